@@ -1,0 +1,28 @@
+// Package bus is everything that proxyfleet puts on NATS: subjects, streams, buckets,
+// the documents on the wire, client options, the embedded server, the lease and the
+// fence of the leader, and the link of a host.
+//
+// It imports nats.go, nats-server, orbit.go's jetstreamext and the standard library,
+// and nothing of proxyfleet but internal/secret. Coordinators and agents import it; it
+// knows neither.
+//
+// # Ordering
+//
+// Every stream but FLEET_EVENTS keeps the last message of a subject. A reader sees the
+// newest document of a subject, not each one; it must therefore be level-triggered.
+// Within a subject documents arrive in the order they were stored. Across subjects of
+// one stream they do as well, but a conflated document is seen at its newest place.
+//
+// # Acknowledgements and back-pressure
+//
+// A host's assignments are pulled at most [MaxPull] at a time, recorded by the caller
+// with one fsync, then acked together; an ack says "recorded", never "done". States are
+// published asynchronously, one in flight per subject, the newest wins. The leader's
+// decisions are atomic batches, one in flight at a time.
+//
+// # Blocking
+//
+// [Connect] does not wait for a server. Everything that takes a context ends with it.
+// Handlers given to [Fleet.Follow] and [HostLink.Assignments] run on one goroutine each,
+// one after another; while a handler runs nothing more is fetched for it.
+package bus

@@ -1,0 +1,362 @@
+package bus
+
+import (
+	"encoding/json"
+	"time"
+
+	"proxyfleet/internal/secret"
+)
+
+// Type names of the documents, as they stand in their "type" field. Fields are only ever
+// added to a type; a change of meaning needs a new version.
+const (
+	TypeIntent     = "io.proxyfleet.intent.v1"
+	TypePool       = "io.proxyfleet.pool.v1"
+	TypeAssignment = "io.proxyfleet.assignment.v1"
+	TypeState      = "io.proxyfleet.state.v1"
+	TypeHost       = "io.proxyfleet.host.v1"
+	TypeBeat       = "io.proxyfleet.beat.v1"
+	TypeRecord     = "io.proxyfleet.record.v1"
+	TypeHostRecord = "io.proxyfleet.hostrecord.v1"
+	TypeEndpoint   = "io.proxyfleet.endpoint.v1"
+	TypeEvent      = "io.proxyfleet.event.v1"
+	TypeLedger     = "io.proxyfleet.ledger.v1"
+	TypeFence      = "io.proxyfleet.fence.v1"
+	TypeLease      = "io.proxyfleet.lease.v1"
+)
+
+// Limits of an intent. A larger one is refused when it is accepted, not when delivered.
+const (
+	MaxIntentBytes   = 512 << 10
+	MaxUserDataBytes = 256 << 10
+	MaxProxyName     = 52 // a DNS label that leaves room for a pool's number
+	MaxPoolName      = 44
+	MaxPull          = 256 // assignments fetched, recorded and acked together
+)
+
+// Desired is what a person wants of a proxy.
+type Desired string
+
+const (
+	DesiredRunning Desired = "running"
+	DesiredStopped Desired = "stopped"
+	DesiredAbsent  Desired = "absent"
+)
+
+// Phase is where a binding is, as people read it. One meaning on every backend.
+type Phase string
+
+const (
+	PhasePending      Phase = "Pending"      // accepted, not yet taken up by a host
+	PhaseProvisioning Phase = "Provisioning" // the host is making it
+	PhaseRunning      Phase = "Running"      // runs and has an address
+	PhaseDegraded     Phase = "Degraded"     // runs, fails its health check
+	PhaseStopped      Phase = "Stopped"      // exists, does not run, as desired
+	PhaseDeleting     Phase = "Deleting"     // being removed
+	PhaseFailed       Phase = "Failed"       // cannot be made as asked; error says why
+	PhaseGone         Phase = "Gone"         // nothing of it is left
+	PhaseUnknown      Phase = "Unknown"      // its host is silent
+)
+
+// Intent is what a person publishes for one proxy: always the whole document.
+type Intent struct {
+	Type    string  `json:"type,omitempty"`
+	Name    string  `json:"name"`
+	Desired Desired `json:"desired,omitempty"` // default running
+	Spec    Spec    `json:"spec,omitzero"`
+}
+
+// Spec says how a proxy should be. Every field but the access rule (auth, allowFrom, or
+// both) has a default.
+type Spec struct {
+	// Port the proxy listens on. 0, the default, lets the host choose.
+	Port int `json:"port,omitempty"`
+	// Auth are the credentials that clients must present.
+	Auth *Auth `json:"auth,omitempty"`
+	// AllowFrom are the client networks in CIDR form. The whole world must be written out.
+	AllowFrom []string `json:"allowFrom,omitempty"`
+	// Image is a key of the host's images, or a URL where the host allows that.
+	Image string `json:"image,omitempty"`
+	// MachineType is a key of the host's machine types.
+	MachineType string `json:"machineType,omitempty"`
+	// DiskGiB is the size of the root disk; 0 is the host's default.
+	DiskGiB int `json:"diskGiB,omitempty"`
+	// Egress loosens what clients may reach through the proxy.
+	Egress *Egress `json:"egress,omitempty"`
+	// Placement restricts the hosts.
+	Placement Placement `json:"placement,omitzero"`
+	// CloudInit is the user's own cloud-init user-data, passed to the guest byte for byte.
+	CloudInit string `json:"cloudInit,omitempty"`
+	// CloudInitBase64 is the same for user-data that is not text. At most one of both.
+	CloudInitBase64 string `json:"cloudInitBase64,omitempty"`
+	// OnHostLoss says what happens when the host falls silent: "replace" (the default)
+	// places the proxy elsewhere after a delay, "wait" does not.
+	OnHostLoss string `json:"onHostLoss,omitempty"`
+}
+
+// Auth are a proxy's credentials. Both are printable ASCII; the name has no colon.
+type Auth struct {
+	Username string        `json:"username"`
+	Password secret.String `json:"password"`
+}
+
+// Egress loosens the closed rules on destinations. The zero value is closed.
+type Egress struct {
+	// Private allows private ranges (RFC 1918, ULA, CGNAT) as destinations. Loopback,
+	// link-local, the proxy's own addresses and cloud metadata stay refused.
+	Private bool `json:"private,omitempty"`
+	// ConnectPorts are allowed for CONNECT beside 443.
+	ConnectPorts []int `json:"connectPorts,omitempty"`
+}
+
+// Placement restricts where a proxy may run. Empty fields match every host.
+type Placement struct {
+	Host    string            `json:"host,omitempty"`
+	Backend string            `json:"backend,omitempty"`
+	Zone    string            `json:"zone,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// Assignment is an accepted intent bound to one host, or, with Desired absent and no
+// spec, a tombstone: the only thing that ever deletes.
+type Assignment struct {
+	Type         string  `json:"type"`
+	Installation string  `json:"installation"`
+	Incarnation  string  `json:"incarnation"`
+	HostID       string  `json:"hostId"`
+	Proxy        string  `json:"proxy"`
+	UID          string  `json:"uid"`
+	Generation   uint64  `json:"generation"`
+	IntentSeq    uint64  `json:"intentSeq"`
+	Pool         string  `json:"pool,omitempty"`
+	Desired      Desired `json:"desired"`
+	Spec         *Spec   `json:"spec,omitempty"`
+}
+
+// Tombstone reports whether the assignment says that its uid must not exist.
+func (a Assignment) Tombstone() bool { return a.Desired == DesiredAbsent }
+
+// State is what an agent saw of one uid.
+type State struct {
+	Type       string      `json:"type"`
+	HostID     string      `json:"hostId"`
+	Session    uint64      `json:"session"`
+	Counter    uint64      `json:"counter"` // rises with every state of a session; a lower (session, counter) is dropped
+	Proxy      string      `json:"proxy"`
+	UID        string      `json:"uid"`
+	Generation uint64      `json:"generation"` // of the assignment that this state answers
+	Phase      Phase       `json:"phase"`
+	Step       string      `json:"step,omitempty"`    // what is being done, for people
+	Percent    int         `json:"percent,omitempty"` // of the step, 0 where unknown
+	Addresses  []Address   `json:"addresses,omitempty"`
+	Conditions []Condition `json:"conditions,omitempty"`
+	Error      *Error      `json:"error,omitempty"`
+}
+
+// Address is where a proxy can be reached.
+type Address struct {
+	Address string `json:"address"`
+	Family  string `json:"family"` // "ipv4" or "ipv6"
+	Port    int    `json:"port"`
+}
+
+// Condition is one lasting fact about a proxy or host, with a stable reason.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"` // "True", "False" or "Unknown"
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Error crosses the bus as a stable code, the operation, and a text for people.
+type Error struct {
+	Code    string `json:"code"` // NotFound, NoCapacity, Transient, Permanent, HostFault, Conflict
+	Op      string `json:"op,omitempty"`
+	Message string `json:"message"`
+}
+
+// Host is what an agent says of its host.
+type Host struct {
+	Type      string            `json:"type"`
+	HostID    string            `json:"hostId"`
+	Session   uint64            `json:"session"`
+	Counter   uint64            `json:"counter"`
+	Backend   string            `json:"backend"`
+	Zone      string            `json:"zone,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	InPlace   []string          `json:"inPlace,omitempty"` // spec fields changed without a new uid: "auth", "allowFrom", …
+	Offer     Offer             `json:"offer"`
+	Checks    []Check           `json:"checks,omitempty"`
+	Unclaimed []Unclaimed       `json:"unclaimed,omitempty"`
+	Version   string            `json:"version,omitempty"` // of the agent
+}
+
+// Offer is what a host can run.
+type Offer struct {
+	Images             []string      `json:"images,omitempty"` // keys; empty: this host takes no image
+	DefaultImage       string        `json:"defaultImage,omitempty"`
+	ImageURLs          bool          `json:"imageUrls,omitempty"` // intents may name a URL
+	MachineTypes       []MachineType `json:"machineTypes,omitempty"`
+	DefaultMachineType string        `json:"defaultMachineType,omitempty"`
+	DefaultDiskGiB     int           `json:"defaultDiskGiB,omitempty"`
+	Capacity           Capacity      `json:"capacity"` // of the whole host for proxies: bound ones included
+}
+
+// MachineType is a named shape.
+type MachineType struct {
+	Name      string `json:"name"`
+	VCPUs     int    `json:"vcpus"`
+	MemoryMiB int    `json:"memoryMiB"`
+}
+
+// Capacity counts what a host has for proxies in total. A negative number means
+// unlimited; 0 means none.
+type Capacity struct {
+	VCPUs     int `json:"vcpus"`
+	MemoryMiB int `json:"memoryMiB"`
+	DiskGiB   int `json:"diskGiB"`
+	Slots     int `json:"slots"`
+}
+
+// Check is a verdict on one target of a host: a socket, pool, network, node.
+type Check struct {
+	Target  string            `json:"target"`
+	Code    string            `json:"code"` // "OK" or a stable reason
+	Message string            `json:"message,omitempty"`
+	Details map[string]string `json:"details,omitempty"`
+}
+
+// Unclaimed is something with our marks that no assignment names.
+type Unclaimed struct {
+	Proxy string `json:"proxy"`
+	UID   string `json:"uid"`
+	Kind  string `json:"kind"` // "instance", "volume", "seed", …
+}
+
+// Beat tells that a host lives, and lets drift be noticed.
+type Beat struct {
+	Type        string `json:"type"`
+	HostID      string `json:"hostId"`
+	Session     uint64 `json:"session"`
+	Incarnation string `json:"incarnation,omitempty"`
+	Seq         uint64 `json:"seq"` // highest assignment sequence that was recorded
+	Digest      string `json:"digest"`
+	Resync      bool   `json:"resync,omitempty"` // the record was lost: deliver everything again
+}
+
+// Record is the inventory's view of one proxy, in the proxies bucket.
+type Record struct {
+	Type       string      `json:"type"`
+	Proxy      string      `json:"proxy"`
+	Pool       string      `json:"pool,omitempty"`
+	Accepted   bool        `json:"accepted"` // whether the newest intent is the one in force
+	Field      string      `json:"field,omitempty"`
+	Reason     string      `json:"reason,omitempty"`
+	IntentSeq  uint64      `json:"intentSeq"` // of the newest intent, accepted or not
+	Desired    Desired     `json:"desired,omitempty"`
+	Host       string      `json:"host,omitempty"`
+	UID        string      `json:"uid,omitempty"`
+	Generation uint64      `json:"generation,omitempty"`
+	Phase      Phase       `json:"phase,omitempty"`
+	Step       string      `json:"step,omitempty"`
+	Percent    int         `json:"percent,omitempty"`
+	Addresses  []Address   `json:"addresses,omitempty"`
+	Conditions []Condition `json:"conditions,omitempty"`
+	Error      *Error      `json:"error,omitempty"`
+	Waiting    string      `json:"waiting,omitempty"` // why it has no host, for people
+}
+
+// HostRecord is the inventory's view of one host, in the hosts bucket.
+type HostRecord struct {
+	Type       string            `json:"type"`
+	Host       string            `json:"host"`
+	HostID     string            `json:"hostId"`
+	Session    uint64            `json:"session"`
+	Backend    string            `json:"backend"`
+	Zone       string            `json:"zone,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Offer      Offer             `json:"offer"`
+	Bound      Capacity          `json:"bound"` // what placed proxies take
+	Conditions []Condition       `json:"conditions,omitempty"`
+	Checks     []Check           `json:"checks,omitempty"`
+	Unclaimed  []Unclaimed       `json:"unclaimed,omitempty"`
+}
+
+// Endpoint is a proxy that is healthy now, in the endpoints bucket under
+// "<pool or _>.<proxy>". It never has a password.
+type Endpoint struct {
+	Type      string    `json:"type"`
+	Proxy     string    `json:"proxy"`
+	Pool      string    `json:"pool,omitempty"`
+	UID       string    `json:"uid"`
+	Host      string    `json:"host"`
+	Zone      string    `json:"zone,omitempty"`
+	Addresses []Address `json:"addresses"`
+	Auth      bool      `json:"auth"` // credentials are needed
+}
+
+// Event tells people of one decision or fact.
+type Event struct {
+	Type    string    `json:"type"`
+	Time    time.Time `json:"time"`
+	Cause   string    `json:"cause"` // "intent", "host", "agent", "rotation", "health", "person", "leader"
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Proxy   string    `json:"proxy,omitempty"`
+	Host    string    `json:"host,omitempty"`
+	UID     string    `json:"uid,omitempty"`
+	Field   string    `json:"field,omitempty"`
+	Seq     uint64    `json:"seq,omitempty"` // of the intent
+}
+
+// Ledger is the leader's own record of what it decided for one name. It is what makes a
+// takeover possible, and what remembers the accepted intent when a bad one overwrites it.
+type Ledger struct {
+	Type       string    `json:"type"`
+	Kind       string    `json:"kind"` // "proxy", "pool" or "host"
+	Name       string    `json:"name"`
+	IntentSeq  uint64    `json:"intentSeq,omitempty"` // of the accepted document
+	Accepted   *Intent   `json:"accepted,omitempty"`
+	Generation uint64    `json:"generation,omitempty"`
+	UID        string    `json:"uid,omitempty"`
+	Host       string    `json:"host,omitempty"`
+	HostID     string    `json:"hostId,omitempty"`
+	Bound      *Spec     `json:"bound,omitempty"` // the spec as assigned, the host's defaults filled in
+	Shape      *Capacity `json:"shape,omitempty"` // what the binding takes of its host
+	Retired    []Retired `json:"retired,omitempty"`
+}
+
+// Retired is a uid that must not exist any more; kept for 90 days after it is gone.
+type Retired struct {
+	UID    string    `json:"uid"`
+	Host   string    `json:"host"`
+	HostID string    `json:"hostId,omitempty"`
+	Since  time.Time `json:"since"`
+	Gone   bool      `json:"gone,omitempty"` // the host said that nothing is left
+}
+
+// Fence is the document under [Names.Fence] and each bucket's [FenceKey].
+type Fence struct {
+	Type        string `json:"type"`
+	Term        uint64 `json:"term"`
+	Incarnation string `json:"incarnation"`
+	Holder      string `json:"holder"`
+}
+
+// LeaseDoc tells who leads; it expires by itself.
+type LeaseDoc struct {
+	Type   string `json:"type"`
+	Holder string `json:"holder"`
+	Term   uint64 `json:"term"`
+}
+
+// Encode marshals a document of this package. They hold nothing that could fail to
+// marshal, so a failure is a bug and panics.
+func Encode(doc any) []byte {
+	b, err := json.Marshal(doc)
+	if err != nil {
+		panic("bus: encode " + err.Error())
+	}
+	return b
+}
