@@ -75,6 +75,16 @@ func Class(err error) error {
 	return ErrTransient
 }
 
+// ClassNamed returns the class whose text is name, as it crosses the bus, or nil.
+func ClassNamed(name string) error {
+	for _, c := range classes {
+		if c.Error() == name {
+			return c
+		}
+	}
+	return nil
+}
+
 // Ended reports whether err is only the end of its context.
 func Ended(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
