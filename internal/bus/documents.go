@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"encoding/json"
 	"time"
 
 	"proxyfleet/internal/secret"
@@ -342,21 +341,12 @@ type Fence struct {
 	Term        uint64 `json:"term"`
 	Incarnation string `json:"incarnation"`
 	Holder      string `json:"holder"`
+	Nonce       string `json:"nonce"` // tells whether a write with a lost answer was stored
 }
 
 // LeaseDoc tells who leads; it expires by itself.
 type LeaseDoc struct {
 	Type   string `json:"type"`
-	Holder string `json:"holder"`
-	Term   uint64 `json:"term"`
-}
-
-// Encode marshals a document of this package. They hold nothing that could fail to
-// marshal, so a failure is a bug and panics.
-func Encode(doc any) []byte {
-	b, err := json.Marshal(doc)
-	if err != nil {
-		panic("bus: encode " + err.Error())
-	}
-	return b
+	Holder string `json:"holder"` // empty: released
+	Nonce  string `json:"nonce"`  // tells whether a write with a lost answer was stored
 }

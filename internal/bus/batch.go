@@ -1,0 +1,57 @@
+package bus
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/synadia-io/orbit.go/jetstreamext"
+)
+
+const (
+	// maxBatch is the server's limit on an atomic batch.
+	maxBatch = 1000
+	// batchTimeout bounds one attempt, so that an answer that was lost costs no more.
+	batchTimeout = 5 * time.Second
+)
+
+// publishBatch sends msgs once as an atomic batch that is stored only while the last
+// message of the fence's subject has the expected sequence. The expectation stands on the
+// first message alone: the server refuses it on a later one. Messages are copied, so that
+// the same ones can be sent again.
+func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	// Waiting for an ack of the first message would cost a round trip, and tell nothing
+	// that the commit does not.
+	batch, err := jetstreamext.NewBatchPublisher(js, jetstreamext.BatchFlowControl{})
+	if err != nil {
+		return err
+	}
+	last := len(msgs) - 1
+	for i, m := range msgs {
+		m := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: cloneHeader(m.Header)}
+		var opts []jetstreamext.BatchMsgOpt
+		if i == 0 {
+			opts = append(opts, jetstreamext.WithBatchExpectLastSequenceForSubject(expected, fence))
+		}
+		if i < last {
+			err = batch.AddMsg(m, opts...)
+		} else {
+			_, err = batch.CommitMsg(ctx, m, opts...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cloneHeader(h nats.Header) nats.Header {
+	c := make(nats.Header, len(h)+4)
+	for k, v := range h {
+		c[k] = append([]string(nil), v...)
+	}
+	return c
+}

@@ -1,0 +1,184 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Installation names one fleet and the making of its streams.
+type Installation struct {
+	ID          string // ULID, made by Bootstrap only
+	Incarnation string // ULID of this making of the streams
+}
+
+// BootstrapOptions size a new installation.
+type BootstrapOptions struct {
+	ID       string // default: a new ULID
+	Replicas int    // of every stream and bucket; default 1
+	MaxHosts int    // sets MaxConsumers of the assignments; default 10,000
+	MaxBytes int64  // of each stream and bucket, reserved on the server; default 1 GiB
+}
+
+func (o BootstrapOptions) withDefaults() BootstrapOptions {
+	if o.Replicas == 0 {
+		o.Replicas = 1
+	}
+	if o.MaxHosts == 0 {
+		o.MaxHosts = defaultMaxHosts
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	return o
+}
+
+// Bootstrap makes the streams and buckets of a new installation. Run again with the same
+// or no ID it changes nothing and returns what is there; streams of another installation
+// are ErrWrongInstallation. A bootstrap that was cut short is finished by the next one; once
+// it was finished, a stream that is missing is ErrNotBootstrapped and is not made anew.
+func Bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts BootstrapOptions) (Installation, error) {
+	opts = opts.withDefaults()
+	if opts.ID != "" && !ValidULID(opts.ID) {
+		return Installation{}, fmt.Errorf("installation id %q is not a lower-case ULID", opts.ID)
+	}
+	found, err := findStreams(ctx, js, names)
+	if err != nil {
+		return Installation{}, err
+	}
+	inst, complete, err := found.installation(opts.ID)
+	if err != nil {
+		return Installation{}, err
+	}
+	if complete {
+		if missing := found.missing; len(missing) > 0 {
+			return Installation{}, missingError(missing, inst)
+		}
+		return inst, openBuckets(ctx, js, names, found.assignments, inst)
+	}
+	if inst.ID == "" {
+		inst.ID = opts.ID
+		if inst.ID == "" {
+			inst.ID = NewULID()
+		}
+		inst.Incarnation = NewULID()
+	}
+	var first jetstream.StreamConfig
+	for i, cfg := range streamConfigs(names, opts, inst) {
+		if i == 0 {
+			first = cfg
+		}
+		if _, err := js.CreateStream(ctx, cfg); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+			return Installation{}, fmt.Errorf("make stream %s: %w", cfg.Name, err)
+		}
+	}
+	if err := openBuckets(ctx, js, names, first, inst); err != nil {
+		return Installation{}, err
+	}
+	// Two bootstraps at once: whoever made the first stream has named the installation.
+	if found, err = findStreams(ctx, js, names); err != nil {
+		return Installation{}, err
+	}
+	if inst, _, err = found.installation(opts.ID); err != nil {
+		return Installation{}, err
+	}
+	done := found.assignments
+	done.Metadata = inst.metadata()
+	done.Metadata[metaComplete] = "true"
+	if _, err := js.UpdateStream(ctx, done); err != nil {
+		return Installation{}, fmt.Errorf("mark the bootstrap as finished: %w", err)
+	}
+	return inst, nil
+}
+
+// foundStreams is what findStreams saw.
+type foundStreams struct {
+	by          map[string]Installation // stream → its metadata
+	missing     []string
+	assignments jetstream.StreamConfig
+}
+
+func findStreams(ctx context.Context, js jetstream.JetStream, names Names) (foundStreams, error) {
+	f := foundStreams{by: map[string]Installation{}}
+	for _, name := range []string{names.Assignments(), names.LeaseStream(), names.States(), names.Events(), names.Intents()} {
+		s, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			f.missing = append(f.missing, name)
+			continue
+		}
+		if err != nil {
+			return f, fmt.Errorf("look up stream %s: %w", name, err)
+		}
+		cfg := s.CachedInfo().Config
+		f.by[name] = installationOf(cfg.Metadata)
+		if name == names.Assignments() {
+			f.assignments = cfg
+		}
+	}
+	return f, nil
+}
+
+// installation is the one that every stream names; wanted is its id, or empty for any. It
+// is zero where there is no stream at all.
+func (f foundStreams) installation(wanted string) (inst Installation, complete bool, err error) {
+	for name, i := range f.by {
+		switch {
+		case i.ID == "":
+			return inst, false, fmt.Errorf("%w: stream %s names no installation; it was not made by a bootstrap", ErrWrongInstallation, name)
+		case wanted != "" && i.ID != wanted:
+			return inst, false, fmt.Errorf("%w: stream %s belongs to %s, not to %s", ErrWrongInstallation, name, i.ID, wanted)
+		case inst.ID != "" && i != inst:
+			return inst, false, fmt.Errorf("%w: stream %s is of %s/%s, others of %s/%s (installation/incarnation)",
+				ErrWrongInstallation, name, i.ID, i.Incarnation, inst.ID, inst.Incarnation)
+		}
+		inst = i
+	}
+	complete = f.assignments.Metadata[metaComplete] == "true"
+	// The assignments are made first: other streams without them mean that they were lost.
+	if f.assignments.Name == "" && len(f.by) > 0 {
+		complete = true
+	}
+	return inst, complete, nil
+}
+
+func missingError(missing []string, inst Installation) error {
+	return fmt.Errorf("%w: installation %s lacks %v; a lost stream is not made anew by itself: restore it from a backup",
+		ErrNotBootstrapped, inst.ID, missing)
+}
+
+// openBuckets makes the buckets that are missing, sized like the assignments.
+func openBuckets(ctx context.Context, js jetstream.JetStream, names Names, like jetstream.StreamConfig, inst Installation) error {
+	for _, b := range bucketNames(names) {
+		if _, err := openBucket(ctx, js, b, like, inst); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openBucket makes a bucket where it is missing and sees to it that it takes batches: the
+// client library cannot ask for that, and switches it off again at every update of its own.
+func openBucket(ctx context.Context, js jetstream.JetStream, bucket string, like jetstream.StreamConfig, inst Installation) (made bool, err error) {
+	s, err := js.Stream(ctx, bucketStream(bucket))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		made = true
+		_, err = js.CreateKeyValue(ctx, bucketConfig(bucket, like.Replicas, like.MaxBytes, inst))
+		if err == nil || errors.Is(err, jetstream.ErrBucketExists) {
+			s, err = js.Stream(ctx, bucketStream(bucket))
+		}
+	}
+	if err != nil {
+		return made, fmt.Errorf("open bucket %s: %w", bucket, err)
+	}
+	cfg := s.CachedInfo().Config
+	if cfg.AllowAtomicPublish {
+		return made, nil
+	}
+	cfg.AllowAtomicPublish = true
+	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		return made, fmt.Errorf("allow batches in bucket %s: %w", bucket, err)
+	}
+	return made, nil
+}

@@ -1,0 +1,226 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// HostLink is an agent's side of the bus. It needs no right to create or list anything.
+// Its methods may be called concurrently.
+type HostLink struct {
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	names Names
+	host  string
+	log   *slog.Logger
+	put   *putter
+
+	mu    sync.Mutex // guards the fields that follow
+	inst  Installation
+	bound bool
+}
+
+// OpenHost returns the link of one host. It does not block. Close it when done.
+func OpenHost(nc *nats.Conn, js jetstream.JetStream, names Names, host string, log *slog.Logger) *HostLink {
+	return &HostLink{nc: nc, js: js, names: names, host: host, log: log, put: newPutter(js, log)}
+}
+
+// Delivery is one recorded-to-be assignment. Doc is nil for a marker (a deleted message):
+// ack and ignore. A body that is not an assignment has Err.
+type Delivery struct {
+	Seq    uint64
+	UID    string // of the subject
+	Proxy  string
+	Doc    *Assignment
+	Err    error
+	Header nats.Header
+}
+
+// Assignments pulls the host's assignments, at most MaxPull at a time. handle must have
+// them on disk when it returns nil; they are acked then. When it fails they come again
+// after a while. It waits for the consumer to be made, rebinds with jittered backoff when
+// it is deleted, and returns only when ctx ends.
+func (l *HostLink) Assignments(ctx context.Context, handle func([]Delivery) error) error {
+	retry := newRetry(retryMin, bindRetryMax)
+	said := ""
+	for {
+		err := l.bind(ctx, handle, retry.reset)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if text := err.Error(); text != said { // once, not at every attempt
+			l.log.Info("waiting for this host's assignments", "reason", text)
+			said = text
+		}
+		if err := retry.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+const bindRetryMax = 5 * time.Second
+
+// bind looks the consumer up and pulls from it until that fails.
+func (l *HostLink) bind(ctx context.Context, handle func([]Delivery) error, worked func()) error {
+	cons, err := l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return errors.New("the coordinator has not admitted this host yet")
+	}
+	if err != nil {
+		return fmt.Errorf("look up the consumer: %w", err)
+	}
+	l.setInstallation(installationOf(cons.CachedInfo().Config.Metadata))
+	worked()
+	reconnected := l.nc.StatusChanged(nats.CONNECTED)
+	defer l.nc.RemoveStatusListener(reconnected)
+	for {
+		if err := l.pull(ctx, cons, reconnected, handle); err != nil {
+			return err
+		}
+	}
+}
+
+// pull asks for MaxPull messages once and handles them as they come: the first at once,
+// those that came meanwhile together. A pull that waits does not survive a reconnect, so
+// one ends it.
+func (l *HostLink) pull(ctx context.Context, cons jetstream.Consumer, reconnected <-chan nats.Status, handle func([]Delivery) error) error {
+	// The server is told 90 % of the time left (see jetstream.FetchContext).
+	pullCtx, cancel := context.WithTimeout(ctx, pullExpiry*10/9)
+	defer cancel()
+	batch, err := cons.Fetch(MaxPull, jetstream.FetchContext(pullCtx), jetstream.FetchPriorityGroup(pullGroup))
+	if err != nil {
+		return fmt.Errorf("pull: %w", err)
+	}
+	for {
+		select {
+		case <-reconnected:
+			return errReconnected
+		case m, ok := <-batch.Messages():
+			if !ok {
+				return pullError(batch.Error())
+			}
+			msgs := drain(m, batch.Messages())
+			if err := l.take(msgs, handle); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// drain returns first and what is there already.
+func drain(first jetstream.Msg, more <-chan jetstream.Msg) []jetstream.Msg {
+	msgs := []jetstream.Msg{first}
+	for len(msgs) < MaxPull {
+		select {
+		case m, ok := <-more:
+			if !ok {
+				return msgs
+			}
+			msgs = append(msgs, m)
+		default:
+			return msgs
+		}
+	}
+	return msgs
+}
+
+// pullError leaves out the ends of a pull that only mean: pull again.
+func pullError(err error) error {
+	switch {
+	case err == nil,
+		errors.Is(err, context.DeadlineExceeded), // of the pull; the caller looks at its own context
+		errors.Is(err, jetstream.ErrPinIDMismatch),
+		errors.Is(err, nats.ErrTimeout):
+		return nil
+	}
+	return fmt.Errorf("pull: %w", err)
+}
+
+// take hands messages to handle and acks them once it has them on disk.
+func (l *HostLink) take(msgs []jetstream.Msg, handle func([]Delivery) error) error {
+	ds := make([]Delivery, len(msgs))
+	for i, m := range msgs {
+		ds[i] = l.delivery(m)
+	}
+	if err := handle(ds); err != nil {
+		return fmt.Errorf("record %d assignments: %w", len(ds), err)
+	}
+	for _, m := range msgs {
+		if err := m.Ack(); err != nil {
+			return fmt.Errorf("ack: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *HostLink) delivery(m jetstream.Msg) Delivery {
+	d := Delivery{Header: m.Headers()}
+	if meta, err := m.Metadata(); err == nil {
+		d.Seq = meta.Sequence.Stream
+	}
+	p, ok := l.names.Parse(m.Subject())
+	if !ok || p.Kind != "assign" {
+		d.Err = fmt.Errorf("subject %q is not one of an assignment", m.Subject())
+		return d
+	}
+	d.Proxy, d.UID = p.Proxy, p.UID
+	if len(m.Data()) == 0 {
+		return d
+	}
+	doc, err := Decode[Assignment](m.Data())
+	switch {
+	case err != nil:
+		d.Err = err
+	case doc.UID != p.UID || doc.Proxy != p.Proxy:
+		d.Err = fmt.Errorf("the assignment on %s is of proxy %q, uid %q", m.Subject(), doc.Proxy, doc.UID)
+	default:
+		d.Doc = &doc
+	}
+	return d
+}
+
+// Consumer tells installation and incarnation from the consumer's metadata; ok is false
+// while there is no consumer yet. It is refreshed by Assignments at every bind.
+func (l *HostLink) Consumer() (i Installation, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inst, l.bound
+}
+
+func (l *HostLink) setInstallation(i Installation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inst, l.bound = i, true
+}
+
+// PutState publishes a state, newest wins per subject, and repeats it until it is stored.
+// It never blocks.
+func (l *HostLink) PutState(s State, header nats.Header) {
+	l.put.put(&nats.Msg{Subject: l.names.StateProxy(l.host, s.Proxy, s.UID), Data: Encode(s), Header: header})
+}
+
+// PutHost is PutState for the host document.
+func (l *HostLink) PutHost(h Host) {
+	l.put.put(&nats.Msg{Subject: l.names.StateHost(l.host), Data: Encode(h)})
+}
+
+// Beat publishes a beat; it is lost while disconnected.
+func (l *HostLink) Beat(b Beat) error {
+	if !l.nc.IsConnected() { // or it would be kept, and be old when it is sent
+		return nats.ErrDisconnected
+	}
+	return l.nc.Publish(l.names.Beat(l.host), Encode(b))
+}
+
+// Flush waits until everything put was stored, or ctx ends.
+func (l *HostLink) Flush(ctx context.Context) error { return l.put.flush(ctx) }
+
+// Close stops the publisher and waits for its goroutines; what was not stored is dropped.
+func (l *HostLink) Close() { l.put.close() }

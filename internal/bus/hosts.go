@@ -1,0 +1,86 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A host's consumer. Two agents on one durable would split the messages between them:
+// with a pinned client only one of them is served, and the other waits.
+const (
+	pullGroup = "agent"
+	// pullExpiry is how long one pull waits; an agent that is gone is noticed after it.
+	pullExpiry = 5 * time.Second
+	// pinnedTTL is how long a pin outlives the last pull: three of them may fail.
+	pinnedTTL = 3 * pullExpiry
+	// ackWait starts at delivery; an agent records and acks within it.
+	ackWait = 15 * time.Second
+)
+
+// AdmitHost makes the durable consumer of a host, or brings it up to date.
+func (f *Fleet) AdmitHost(ctx context.Context, host string) error {
+	_, err := f.js.CreateOrUpdateConsumer(ctx, f.names.Assignments(), jetstream.ConsumerConfig{
+		Durable:        f.names.Consumer(host),
+		Description:    "Assignments of host " + host,
+		FilterSubject:  f.names.AssignHost(host),
+		DeliverPolicy:  jetstream.DeliverAllPolicy,
+		AckPolicy:      jetstream.AckExplicitPolicy,
+		AckWait:        ackWait,
+		MaxDeliver:     -1,
+		MaxAckPending:  4 * MaxPull,
+		PriorityPolicy: jetstream.PriorityPolicyPinned,
+		PriorityGroups: []string{pullGroup},
+		PinnedTTL:      pinnedTTL,
+		Metadata:       f.inst.metadata(),
+	})
+	if err != nil {
+		return fmt.Errorf("make the consumer of host %s: %w", host, err)
+	}
+	return nil
+}
+
+// UnpinHost lets a new session of a host pull at once, instead of waiting until the pin of
+// the old one has expired.
+func (f *Fleet) UnpinHost(ctx context.Context, host string) error {
+	s, err := f.js.Stream(ctx, f.names.Assignments())
+	if err == nil {
+		err = s.UnpinConsumer(ctx, f.names.Consumer(host), pullGroup)
+	}
+	if err != nil {
+		return fmt.Errorf("unpin the consumer of host %s: %w", host, err)
+	}
+	return nil
+}
+
+// ResyncHost delivers all of a host's assignments again.
+func (f *Fleet) ResyncHost(ctx context.Context, host string) error {
+	if _, err := f.js.ResetConsumerToSequence(ctx, f.names.Assignments(), f.names.Consumer(host), 1); err != nil {
+		return fmt.Errorf("reset the consumer of host %s: %w", host, err)
+	}
+	return nil
+}
+
+// HostPulls tells whether somebody waits for the host's assignments right now. Between two
+// pulls nobody does for a moment, so it looks twice before it says no.
+func (f *Fleet) HostPulls(ctx context.Context, host string) (bool, error) {
+	for attempt := 0; ; attempt++ {
+		c, err := f.js.Consumer(ctx, f.names.Assignments(), f.names.Consumer(host))
+		if err != nil {
+			return false, fmt.Errorf("look up the consumer of host %s: %w", host, err)
+		}
+		if c.CachedInfo().NumWaiting > 0 {
+			return true, nil
+		}
+		if attempt == 1 {
+			return false, nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}

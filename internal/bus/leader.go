@@ -1,0 +1,232 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Leader writes under one fence. Its methods are called by one goroutine at a time, so
+// that one batch is in flight: with replicas, parallel fenced writes refuse each other.
+type Leader struct {
+	fleet   *Fleet
+	term    uint64
+	holder  string
+	fence   uint64            // sequence of our fence in the assignments
+	buckets map[string]uint64 // and in each bucket
+}
+
+// Lead rewrites the fence of the assignments and of every bucket: from then on no write of
+// an earlier leader is stored. Call it with the lease taken, then Follow everything to its
+// end, then write. ErrFenced: another one took over at the same moment.
+func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
+	l := &Leader{fleet: f, holder: holder, buckets: map[string]uint64{}}
+	old, seq, err := f.readFence(ctx, f.names.Assignments(), f.names.Fence())
+	if err != nil {
+		return nil, err
+	}
+	l.term = old.Term + 1
+	if l.fence, err = l.writeFence(ctx, f.names.Assignments(), f.names.Fence(), seq); err != nil {
+		return nil, err
+	}
+	for _, b := range bucketNames(f.names) {
+		if err := l.fenceBucket(ctx, b); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Term counts takeovers.
+func (l *Leader) Term() uint64 { return l.term }
+
+// readFence returns the fence under subject and its sequence; zeros where there is none.
+func (f *Fleet) readFence(ctx context.Context, stream, subject string) (Fence, uint64, error) {
+	m, ok, err := f.lastMsg(ctx, stream, subject)
+	if err != nil || !ok {
+		return Fence{}, 0, err
+	}
+	if len(m.Data) == 0 { // somebody deleted it
+		return Fence{}, m.Seq, nil
+	}
+	doc, err := Decode[Fence](m.Data)
+	if err != nil {
+		return Fence{}, 0, fmt.Errorf("%s in stream %s is not a fence: %w", subject, stream, err)
+	}
+	return doc, m.Seq, nil
+}
+
+// writeFence stores our fence where the last one has the expected sequence, in a publish
+// of its own. It repeats the write until its outcome is known.
+func (l *Leader) writeFence(ctx context.Context, stream, subject string, expected uint64) (uint64, error) {
+	nonce := NewULID()
+	doc := Encode(Fence{Type: TypeFence, Term: l.term, Incarnation: l.fleet.inst.Incarnation, Holder: l.holder, Nonce: nonce})
+	wait := newRetry(retryMin, retryMax)
+	for {
+		ack, err := l.fleet.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: doc},
+			jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(expected))
+		switch judge(err) {
+		case stored:
+			return ack.Sequence, nil
+		case refused:
+			return 0, fmt.Errorf("write the fence of %s: %w", stream, full(err, stream))
+		case wrongSeq:
+			now, seq, readErr := l.fleet.readFence(ctx, stream, subject)
+			if readErr == nil && now.Nonce == nonce {
+				return seq, nil
+			}
+			if readErr == nil {
+				return 0, fmt.Errorf("%w: term %d of %s", ErrFenced, now.Term, now.Holder)
+			}
+			err = errors.Join(err, readErr)
+		}
+		l.fleet.log.Debug("writing a fence again", "stream", stream, "reason", err)
+		if wait.wait(ctx) != nil {
+			return 0, fmt.Errorf("write the fence of %s: %w", stream, ended(ctx, err))
+		}
+	}
+}
+
+// lead tells whether our fence still stands in the assignments; nil when it does.
+func (l *Leader) lead(ctx context.Context) error {
+	now, seq, err := l.fleet.readFence(ctx, l.fleet.names.Assignments(), l.fleet.names.Fence())
+	if err != nil {
+		return err
+	}
+	if seq != l.fence {
+		return fmt.Errorf("%w: term %d of %s", ErrFenced, now.Term, now.Holder)
+	}
+	return nil
+}
+
+// Write is one message of a batch.
+type Write struct {
+	Subject string
+	Data    []byte
+	Header  nats.Header // traceparent
+}
+
+// Commit stores ledger entries, assignments and tombstones as one atomic batch (split at
+// 1,000 messages, in order). When the outcome is not known it repeats the same batch until
+// it is acked or refused, or ctx ends. ErrFenced: nothing was stored and the lead is lost.
+// After any other error, ErrStreamFull among them, the caller still leads; where ctx ended
+// it must repeat the same writes before any other decision.
+func (l *Leader) Commit(ctx context.Context, writes []Write) error {
+	names := l.fleet.names
+	for part := range slices.Chunk(writes, maxBatch) {
+		msgs := make([]*nats.Msg, len(part))
+		for i, w := range part {
+			msgs[i] = &nats.Msg{Subject: w.Subject, Data: w.Data, Header: w.Header}
+		}
+		err := l.commit(ctx, names.Assignments(), names.Fence(), l.fence, msgs)
+		if errors.Is(err, errSequenceMoved) {
+			err = l.lead(ctx)
+			if err == nil {
+				err = fmt.Errorf("stream %s refuses a batch although our fence stands", names.Assignments())
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errSequenceMoved says that the fence is not at the expected sequence.
+var errSequenceMoved = errors.New("the fence has moved")
+
+// commit stores one batch under the fence at the expected sequence. It returns nil,
+// errSequenceMoved, or why the server refused it.
+func (l *Leader) commit(ctx context.Context, stream, fence string, expected uint64, msgs []*nats.Msg) error {
+	wait := newRetry(retryMin, retryMax)
+	for {
+		err := publishBatch(ctx, l.fleet.js, fence, expected, msgs)
+		switch judge(err) {
+		case stored:
+			return nil
+		case refused:
+			return fmt.Errorf("write %d messages to %s: %w", len(msgs), stream, full(err, stream))
+		case noStream:
+			gone, lookErr := l.gone(ctx, stream)
+			if gone {
+				return &streamError{stream: stream, is: errStreamGone, cause: err}
+			}
+			err = errors.Join(err, lookErr)
+		case wrongSeq:
+			// The answer to a repeated batch that was stored may be this one too.
+			_, seq, readErr := l.fleet.readFence(ctx, stream, fence)
+			if readErr == nil && seq != expected {
+				return errSequenceMoved
+			}
+			if readErr == nil && l.holds(ctx, stream, msgs) {
+				return nil
+			}
+			err = errors.Join(err, readErr)
+		}
+		l.fleet.log.Debug("repeating a batch", "stream", stream, "messages", len(msgs), "reason", err)
+		if wait.wait(ctx) != nil {
+			return fmt.Errorf("write %d messages to %s, outcome not known: %w", len(msgs), stream, ended(ctx, err))
+		}
+	}
+}
+
+var errStreamGone = errors.New("the stream is not there")
+
+func (l *Leader) gone(ctx context.Context, stream string) (bool, error) {
+	_, err := l.fleet.js.Stream(ctx, stream)
+	return errors.Is(err, jetstream.ErrStreamNotFound), err
+}
+
+// holds tells whether the stream holds what the batch wrote. A batch is stored as a whole,
+// so its last message stands for all.
+func (l *Leader) holds(ctx context.Context, stream string, msgs []*nats.Msg) bool {
+	last := msgs[len(msgs)-1]
+	m, ok, err := l.fleet.lastMsg(ctx, stream, last.Subject)
+	return err == nil && ok && bytes.Equal(m.Data, last.Data)
+}
+
+// Retire removes a tombstone and then the state of its uid, each by its exact sequence; a
+// newer message on either subject is left alone. It checks the fence first. One that is
+// gone already, or has no sequence, counts as removed.
+func (l *Leader) Retire(ctx context.Context, assign, state Msg) error {
+	if err := l.lead(ctx); err != nil {
+		return err
+	}
+	if err := l.remove(ctx, l.fleet.names.Assignments(), assign.Seq); err != nil {
+		return err
+	}
+	return l.remove(ctx, l.fleet.names.States(), state.Seq)
+}
+
+// ForgetLedger removes a ledger entry by its exact sequence.
+func (l *Leader) ForgetLedger(ctx context.Context, entry Msg) error {
+	if err := l.lead(ctx); err != nil {
+		return err
+	}
+	return l.remove(ctx, l.fleet.names.Assignments(), entry.Seq)
+}
+
+// remove deletes the message at exactly that sequence.
+func (l *Leader) remove(ctx context.Context, stream string, seq uint64) error {
+	if seq == 0 {
+		return nil
+	}
+	s, err := l.fleet.js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)
+	}
+	err = s.DeleteMsg(ctx, seq)
+	switch apiCode(err) {
+	case codeSequenceNotFound, codeStreamMsgDelete, jetstream.JSErrCodeMessageNotFound:
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)
+	}
+	return nil
+}

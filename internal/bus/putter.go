@@ -1,0 +1,153 @@
+package bus
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// maxPuts are in flight at once, far below the 4,000 from which the client library
+	// stalls.
+	maxPuts = 256
+	// putTimeout is when the answer to a put counts as lost.
+	putTimeout = 10 * time.Second
+)
+
+// putter publishes the newest message of each subject until it is stored: one in flight
+// per subject, so that an older document never follows a newer one.
+type putter struct {
+	js     jetstream.JetStream
+	log    *slog.Logger
+	ctx    context.Context // ends at close
+	cancel context.CancelFunc
+	slots  chan struct{}
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex           // guards the fields that follow
+	pending map[string]*nats.Msg // subject → newest that is not in flight
+	busy    map[string]bool      // subjects with a goroutine
+	idle    chan struct{}        // closed while nothing is pending or busy
+	closed  bool
+}
+
+func newPutter(js jetstream.JetStream, log *slog.Logger) *putter {
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &putter{js: js, log: log, ctx: ctx, cancel: cancel, slots: make(chan struct{}, maxPuts),
+		pending: map[string]*nats.Msg{}, busy: map[string]bool{}, idle: make(chan struct{})}
+	close(p.idle)
+	return p
+}
+
+func (p *putter) put(m *nats.Msg) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	if len(p.busy) == 0 {
+		p.idle = make(chan struct{})
+	}
+	p.pending[m.Subject] = m
+	if !p.busy[m.Subject] {
+		p.busy[m.Subject] = true
+		p.wg.Go(func() { p.run(m.Subject) })
+	}
+}
+
+// take returns the newest message of a subject, or ends its goroutine's work.
+func (p *putter) take(subject string) (*nats.Msg, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, ok := p.pending[subject]
+	delete(p.pending, subject)
+	if !ok || p.closed {
+		delete(p.busy, subject)
+		if len(p.busy) == 0 {
+			close(p.idle)
+		}
+		return nil, false
+	}
+	return m, true
+}
+
+// giveBack makes m the newest again unless there is a newer one.
+func (p *putter) giveBack(m *nats.Msg) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, newer := p.pending[m.Subject]; !newer {
+		p.pending[m.Subject] = m
+	}
+}
+
+// run publishes what is pending on one subject until nothing is.
+func (p *putter) run(subject string) {
+	retry := newRetry(retryMin, bindRetryMax)
+	for {
+		m, ok := p.take(subject)
+		if !ok {
+			return
+		}
+		err := p.publish(m)
+		if err == nil {
+			retry.reset()
+			continue
+		}
+		p.giveBack(m)
+		if retry.next >= retryMax { // not for the short gaps of a reconnect
+			p.log.Warn("a state was not stored; trying again until it is", "subject", subject, "err", err)
+		}
+		_ = retry.wait(p.ctx) // take sees the close
+	}
+}
+
+func (p *putter) publish(m *nats.Msg) error {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+	// A copy: the library writes into the message.
+	copied := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: cloneHeader(m.Header)}
+	ack, err := p.js.PublishMsgAsync(copied, jetstream.WithStallWait(putTimeout))
+	if err != nil {
+		return err
+	}
+	timeout := time.NewTimer(putTimeout)
+	defer timeout.Stop()
+	select {
+	case <-ack.Ok():
+		return nil
+	case err := <-ack.Err():
+		return err
+	case <-timeout.C:
+		return nats.ErrTimeout
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+func (p *putter) flush(ctx context.Context) error {
+	p.mu.Lock()
+	idle := p.idle
+	p.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *putter) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel()
+	p.wg.Wait()
+}

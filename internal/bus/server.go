@@ -1,0 +1,102 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// readyTimeout bounds the start of the embedded server, recovery of its store included.
+const readyTimeout = 10 * time.Second
+
+// ServerConfig is for the embedded server.
+type ServerConfig struct {
+	Host       string // default 127.0.0.1
+	Port       int    // 0: in-process only; -1: any free port
+	StoreDir   string // JetStream on disk; required
+	SyncAlways bool   // fsync every write: guarantees hold through a power cut
+	Log        *slog.Logger
+}
+
+// Server is an embedded nats-server with JetStream, for `coordinator dev` and tests. It
+// has no authentication: whoever reaches its port may do everything.
+type Server struct {
+	srv *natsserver.Server
+}
+
+// StartServer starts an embedded server and waits until it is ready (10 s at most).
+func StartServer(cfg ServerConfig) (*Server, error) {
+	if cfg.StoreDir == "" {
+		return nil, errors.New("embedded NATS server: no store directory")
+	}
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	// nats-server puts a store without a directory of its own under the system's temporary
+	// directory; making it here also gives it a mode that keeps passwords in intents private.
+	if err := os.MkdirAll(cfg.StoreDir, 0o700); err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	opts := &natsserver.Options{
+		ServerName:   "proxyfleet-embedded",
+		Host:         "127.0.0.1",
+		Port:         cfg.Port,
+		DontListen:   cfg.Port == 0,
+		JetStream:    true,
+		StoreDir:     cfg.StoreDir,
+		SyncAlways:   cfg.SyncAlways,
+		NoSigs:       true,
+		NoLog:        true, // it would write to stderr; SetLoggerV2 below takes over
+		MaxPayload:   1 << 20,
+		PingInterval: pingInterval,
+	}
+	if cfg.Host != "" {
+		opts.Host = cfg.Host
+	}
+	srv, err := natsserver.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	srv.SetLoggerV2(serverLog{log}, false, false, false)
+	srv.Start()
+	if !srv.ReadyForConnections(readyTimeout) {
+		srv.Shutdown()
+		return nil, fmt.Errorf("embedded NATS server was not ready within %v; is port %d taken, or %s damaged? Its log says more",
+			readyTimeout, cfg.Port, cfg.StoreDir)
+	}
+	return &Server{srv: srv}, nil
+}
+
+// URL is where clients reach the server; empty when it is in-process only.
+func (s *Server) URL() string {
+	if s.srv.Addr() == nil {
+		return ""
+	}
+	return s.srv.ClientURL()
+}
+
+// InProcess is the client option that connects without a socket.
+func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.srv) }
+
+// Close stops the server and waits until its store is closed.
+func (s *Server) Close() {
+	s.srv.Shutdown()
+	s.srv.WaitForShutdown()
+}
+
+// serverLog sends the server's log to slog. Its notices are our debug: a start alone
+// writes a page of them.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Noticef(f string, v ...any) { l.log.Debug(fmt.Sprintf(f, v...)) }
+func (l serverLog) Warnf(f string, v ...any)   { l.log.Warn(fmt.Sprintf(f, v...)) }
+func (l serverLog) Errorf(f string, v ...any)  { l.log.Error(fmt.Sprintf(f, v...)) }
+func (l serverLog) Fatalf(f string, v ...any)  { l.log.Error(fmt.Sprintf(f, v...)) }
+func (l serverLog) Debugf(string, ...any)      {}
+func (l serverLog) Tracef(string, ...any)      {}
