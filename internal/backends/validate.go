@@ -65,6 +65,8 @@ func (a Access) Validate() error {
 		return refuse("username and password must both be given")
 	case !printable(a.Username) || strings.Contains(a.Username, ":"):
 		return refuse("the username must be printable ASCII without a colon")
+	case strings.HasPrefix(a.Username, "#") || strings.TrimSpace(a.Username) != a.Username:
+		return refuse("the username must not begin with # or a space, nor end with a space")
 	case !printable(a.Password.Reveal()):
 		return refuse("the password must be printable ASCII")
 	case len(a.Username) > MaxCredential || len(a.Password) > MaxCredential:
