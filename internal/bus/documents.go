@@ -324,6 +324,21 @@ type Ledger struct {
 	Bound      *Spec     `json:"bound,omitempty"` // the spec as assigned, the host's defaults filled in
 	Shape      *Capacity `json:"shape,omitempty"` // what the binding takes of its host
 	Retired    []Retired `json:"retired,omitempty"`
+	// Applied is the intent sequence that the binding satisfies. It is lower than IntentSeq
+	// while an accepted change waits for a host.
+	Applied   uint64   `json:"applied,omitempty"`
+	Desired   Desired  `json:"desired,omitempty"`   // of the binding, as assigned
+	Defaulted []string `json:"defaulted,omitempty"` // fields of Bound that the host's defaults filled in
+	// Refused are hosts that cannot run the accepted intent, until it or their offer changes.
+	Refused   []Refused `json:"refused,omitempty"`
+	Conflicts int       `json:"conflicts,omitempty"` // bindings in a row that met someone else's thing
+}
+
+// Refused is a host's lasting refusal of one intent.
+type Refused struct {
+	Host    string `json:"host"`
+	Offer   string `json:"offer"` // digest of the offer that it was refused under, capacity left out
+	Message string `json:"message,omitempty"`
 }
 
 // Retired is a uid that must not exist any more; kept for 90 days after it is gone.
@@ -333,6 +348,7 @@ type Retired struct {
 	HostID string    `json:"hostId,omitempty"`
 	Since  time.Time `json:"since"`
 	Gone   bool      `json:"gone,omitempty"` // the host said that nothing is left
+	Shape  *Capacity `json:"shape,omitempty"` // what it takes of its host until it is gone
 }
 
 // Fence is the document under [Names.Fence] and each bucket's [FenceKey].

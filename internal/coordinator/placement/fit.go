@@ -1,0 +1,186 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+
+	"proxyfleet/internal/bus"
+)
+
+// Host is a host as placement sees it. Its owner keeps it up to date.
+type Host struct {
+	Name    string
+	Backend string
+	Zone    string
+	Labels  map[string]string
+	Offer   bus.Offer
+	// Bound is what bindings take of the offer's capacity: those the host has not yet
+	// reported, and those that are retired and not yet gone, included.
+	Bound bus.Capacity
+	// Closed says why the host takes no new proxies: it is silent, or has a fault of its
+	// own. Empty: it takes them.
+	Closed string
+	// Full are shapes for which the host itself said that it has no room. They and larger
+	// ones are not asked for until the owner removes them.
+	Full []bus.Capacity
+}
+
+// Request is one question.
+type Request struct {
+	Spec bus.Spec
+	// Refused are hosts that said they cannot run this very proxy, with their reasons.
+	Refused map[string]string
+	// Prefer is the host to stay on where it fits, whatever its load.
+	Prefer string
+	// Release is what goes from host Prefer as soon as the proxy is placed there: the
+	// binding that it replaces.
+	Release bus.Capacity
+}
+
+// Binding is how a spec looks on one host.
+type Binding struct {
+	Spec      bus.Spec     // the host's defaults filled in; placement rules left out
+	Defaulted []string     // JSON names of the fields that were filled in
+	Shape     bus.Capacity // what it takes of the host
+}
+
+// Why says why a host does not fit. The zero value means that it does.
+type Why struct{ what, detail string }
+
+// Fits reports whether w is no reason at all.
+func (w Why) Fits() bool { return w.what == "" }
+
+func (w Why) String() string { return strings.TrimSuffix(w.what+" "+w.detail, " ") }
+
+// Fit says how req's spec would be bound to h, or why it cannot be. h must be the pinned
+// host where the spec has one.
+func Fit(h *Host, req *Request) (Binding, Why) {
+	if w := Matches(h, req.Spec.Placement); !w.Fits() {
+		return Binding{}, w
+	}
+	if h.Closed != "" {
+		return Binding{}, Why{h.Closed, ""}
+	}
+	if why := req.Refused[h.Name]; why != "" {
+		return Binding{}, Why{"refused it:", why}
+	}
+	b, w := Bind(h, req.Spec)
+	if !w.Fits() {
+		return Binding{}, w
+	}
+	if slices.ContainsFunc(h.Full, func(full bus.Capacity) bool { return covers(b.Shape, full) }) {
+		return Binding{}, Why{"said that it has no room for this shape", ""}
+	}
+	var release bus.Capacity
+	if h.Name == req.Prefer {
+		release = req.Release
+	}
+	return b, room(h, b.Shape, release)
+}
+
+// Matches checks what a spec asks of the host as such: name, backend, zone, labels.
+func Matches(h *Host, p bus.Placement) Why {
+	if p.Host != "" && p.Host != h.Name {
+		return Why{"is not the host asked for,", p.Host}
+	}
+	if p.Backend != "" && p.Backend != h.Backend {
+		return Why{"has not the backend", p.Backend}
+	}
+	if p.Zone != "" && p.Zone != h.Zone {
+		return Why{"is not in zone", p.Zone}
+	}
+	for k, v := range p.Labels {
+		if h.Labels[k] != v {
+			return Why{"has other labels", ""}
+		}
+	}
+	return Why{}
+}
+
+// Bind fills the host's defaults in and finds the shape. It does not ask for room.
+func Bind(h *Host, spec bus.Spec) (Binding, Why) {
+	b := Binding{Spec: spec}
+	b.Spec.Placement, b.Spec.OnHostLoss = bus.Placement{}, ""
+	b.Shape.Slots = 1
+	for _, fill := range []func(*Host, *Binding) Why{bindImage, bindMachine, bindDisk} {
+		if w := fill(h, &b); !w.Fits() {
+			return Binding{}, w
+		}
+	}
+	return b, Why{}
+}
+
+func bindImage(h *Host, b *Binding) Why {
+	o := &h.Offer
+	takesNone := len(o.Images) == 0 && o.DefaultImage == "" && !o.ImageURLs
+	image := b.Spec.Image
+	switch {
+	case image == "" && takesNone:
+	case image == "" && o.DefaultImage == "":
+		return Why{"has no default image and the intent names none", ""}
+	case image == "":
+		b.Spec.Image = o.DefaultImage
+		b.Defaulted = append(b.Defaulted, "image")
+	case strings.Contains(image, "://"):
+		if !o.ImageURLs {
+			return Why{"takes no image URLs", ""}
+		}
+	case !slices.Contains(o.Images, image):
+		return Why{"does not offer image", image}
+	}
+	return Why{}
+}
+
+func bindMachine(h *Host, b *Binding) Why {
+	o := &h.Offer
+	name := b.Spec.MachineType
+	if name == "" && len(o.MachineTypes) == 0 {
+		return Why{}
+	}
+	if name == "" {
+		if name = o.DefaultMachineType; name == "" {
+			return Why{"has no default machine type and the intent names none", ""}
+		}
+		b.Spec.MachineType = name
+		b.Defaulted = append(b.Defaulted, "machineType")
+	}
+	for i := range o.MachineTypes {
+		if t := &o.MachineTypes[i]; t.Name == name {
+			b.Shape.VCPUs, b.Shape.MemoryMiB = t.VCPUs, t.MemoryMiB
+			return Why{}
+		}
+	}
+	return Why{"does not offer machine type", name}
+}
+
+func bindDisk(h *Host, b *Binding) Why {
+	if b.Spec.DiskGiB == 0 && h.Offer.DefaultDiskGiB != 0 {
+		b.Spec.DiskGiB = h.Offer.DefaultDiskGiB
+		b.Defaulted = append(b.Defaulted, "diskGiB")
+	}
+	b.Shape.DiskGiB = b.Spec.DiskGiB
+	return Why{}
+}
+
+func room(h *Host, need, release bus.Capacity) Why {
+	c, bound := h.Offer.Capacity, h.Bound
+	for _, d := range [...]struct {
+		name                       string
+		has, bound, need, released int
+	}{
+		{"vCPUs", c.VCPUs, bound.VCPUs, need.VCPUs, release.VCPUs},
+		{"memory", c.MemoryMiB, bound.MemoryMiB, need.MemoryMiB, release.MemoryMiB},
+		{"disk", c.DiskGiB, bound.DiskGiB, need.DiskGiB, release.DiskGiB},
+		{"slots", c.Slots, bound.Slots, need.Slots, release.Slots},
+	} {
+		if d.has >= 0 && d.need > 0 && d.bound-d.released+d.need > d.has {
+			return Why{"has not enough left of", d.name}
+		}
+	}
+	return Why{}
+}
+
+// covers reports whether a takes at least as much as b of everything.
+func covers(a, b bus.Capacity) bool {
+	return a.VCPUs >= b.VCPUs && a.MemoryMiB >= b.MemoryMiB && a.DiskGiB >= b.DiskGiB && a.Slots >= b.Slots
+}
