@@ -41,6 +41,9 @@ type Delivery struct {
 	Doc    *Assignment
 	Err    error
 	Header nats.Header
+	// ConsumerSeq counts what the consumer delivered, from 1 on since it was made or reset;
+	// Pending is how many it had still to deliver.
+	ConsumerSeq, Pending uint64
 }
 
 // Assignments pulls the host's assignments, at most MaxPull at a time. handle must have
@@ -163,7 +166,7 @@ func (l *HostLink) take(msgs []jetstream.Msg, handle func([]Delivery) error) err
 func (l *HostLink) delivery(m jetstream.Msg) Delivery {
 	d := Delivery{Header: m.Headers()}
 	if meta, err := m.Metadata(); err == nil {
-		d.Seq = meta.Sequence.Stream
+		d.Seq, d.ConsumerSeq, d.Pending = meta.Sequence.Stream, meta.Sequence.Consumer, meta.NumPending
 	}
 	p, ok := l.names.Parse(m.Subject())
 	if !ok || p.Kind != "assign" {
@@ -221,6 +224,11 @@ func (l *HostLink) Beat(b Beat) error {
 
 // Flush waits until everything put was stored, or ctx ends.
 func (l *HostLink) Flush(ctx context.Context) error { return l.put.flush(ctx) }
+
+// FlushState waits until the newest state put of a uid was stored, or ctx ends.
+func (l *HostLink) FlushState(ctx context.Context, proxy, uid string) error {
+	return l.put.flushSubject(ctx, l.names.StateProxy(l.host, proxy, uid))
+}
 
 // Close stops the publisher and waits for its goroutines; what was not stored is dropped.
 func (l *HostLink) Close() { l.put.close() }

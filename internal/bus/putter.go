@@ -28,17 +28,17 @@ type putter struct {
 	slots  chan struct{}
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex           // guards the fields that follow
-	pending map[string]*nats.Msg // subject → newest that is not in flight
-	busy    map[string]bool      // subjects with a goroutine
-	idle    chan struct{}        // closed while nothing is pending or busy
+	mu      sync.Mutex               // guards the fields that follow
+	pending map[string]*nats.Msg     // subject → newest that is not in flight
+	busy    map[string]chan struct{} // subjects with a goroutine; closed when it ends
+	idle    chan struct{}            // closed while nothing is pending or busy
 	closed  bool
 }
 
 func newPutter(js jetstream.JetStream, log *slog.Logger) *putter {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &putter{js: js, log: log, ctx: ctx, cancel: cancel, slots: make(chan struct{}, maxPuts),
-		pending: map[string]*nats.Msg{}, busy: map[string]bool{}, idle: make(chan struct{})}
+		pending: map[string]*nats.Msg{}, busy: map[string]chan struct{}{}, idle: make(chan struct{})}
 	close(p.idle)
 	return p
 }
@@ -53,8 +53,8 @@ func (p *putter) put(m *nats.Msg) {
 		p.idle = make(chan struct{})
 	}
 	p.pending[m.Subject] = m
-	if !p.busy[m.Subject] {
-		p.busy[m.Subject] = true
+	if p.busy[m.Subject] == nil {
+		p.busy[m.Subject] = make(chan struct{})
 		p.wg.Go(func() { p.run(m.Subject) })
 	}
 }
@@ -66,6 +66,7 @@ func (p *putter) take(subject string) (*nats.Msg, bool) {
 	m, ok := p.pending[subject]
 	delete(p.pending, subject)
 	if !ok || p.closed {
+		close(p.busy[subject])
 		delete(p.busy, subject)
 		if len(p.busy) == 0 {
 			close(p.idle)
@@ -112,9 +113,7 @@ func (p *putter) publish(m *nats.Msg) error {
 	case <-p.ctx.Done():
 		return p.ctx.Err()
 	}
-	// A copy: the library writes into the message.
-	copied := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: cloneHeader(m.Header)}
-	ack, err := p.js.PublishMsgAsync(copied, jetstream.WithStallWait(putTimeout))
+	ack, err := p.js.PublishMsgAsync(copyMsg(m), jetstream.WithStallWait(putTimeout))
 	if err != nil {
 		return err
 	}
@@ -136,9 +135,25 @@ func (p *putter) flush(ctx context.Context) error {
 	p.mu.Lock()
 	idle := p.idle
 	p.mu.Unlock()
-	select {
-	case <-idle:
+	return p.await(ctx, idle)
+}
+
+// flushSubject waits until nothing of subject is pending or in flight.
+func (p *putter) flushSubject(ctx context.Context, subject string) error {
+	p.mu.Lock()
+	done := p.busy[subject]
+	p.mu.Unlock()
+	if done == nil {
 		return nil
+	}
+	return p.await(ctx, done)
+}
+
+// await waits for done; what a close dropped was not stored.
+func (p *putter) await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return p.ctx.Err()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
