@@ -16,13 +16,25 @@ const (
 	batchTimeout = 5 * time.Second
 )
 
+// publishFenced sends msgs once, all or none of them, while the last message of the
+// fence's subject has the expected sequence.
+func publishFenced(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	if len(msgs) > 1 {
+		return publishBatch(ctx, js, fence, expected, msgs)
+	}
+	_, err := js.PublishMsg(ctx, copyMsg(msgs[0]),
+		jetstream.WithExpectLastSequenceForSubject(expected, fence),
+		jetstream.WithRetryAttempts(0)) // the caller decides on repeats
+	return err
+}
+
 // publishBatch sends msgs once as an atomic batch that is stored only while the last
 // message of the fence's subject has the expected sequence. The expectation stands on the
 // first message alone: the server refuses it on a later one. Messages are copied, so that
 // the same ones can be sent again.
 func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
-	defer cancel()
 	// Waiting for an ack of the first message would cost a round trip, and tell nothing
 	// that the commit does not.
 	batch, err := jetstreamext.NewBatchPublisher(js, jetstreamext.BatchFlowControl{})
@@ -31,7 +43,7 @@ func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, exp
 	}
 	last := len(msgs) - 1
 	for i, m := range msgs {
-		m := &nats.Msg{Subject: m.Subject, Data: m.Data, Header: cloneHeader(m.Header)}
+		m := copyMsg(m)
 		var opts []jetstreamext.BatchMsgOpt
 		if i == 0 {
 			opts = append(opts, jetstreamext.WithBatchExpectLastSequenceForSubject(expected, fence))
@@ -46,6 +58,11 @@ func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, exp
 		}
 	}
 	return nil
+}
+
+// copyMsg is a message that a client library may write into.
+func copyMsg(m *nats.Msg) *nats.Msg {
+	return &nats.Msg{Subject: m.Subject, Data: m.Data, Header: cloneHeader(m.Header)}
 }
 
 func cloneHeader(h nats.Header) nats.Header {

@@ -347,7 +347,7 @@ type Retired struct {
 	Host   string    `json:"host"`
 	HostID string    `json:"hostId,omitempty"`
 	Since  time.Time `json:"since"`
-	Gone   bool      `json:"gone,omitempty"` // the host said that nothing is left
+	Gone   bool      `json:"gone,omitempty"`  // the host said that nothing is left
 	Shape  *Capacity `json:"shape,omitempty"` // what it takes of its host until it is gone
 }
 

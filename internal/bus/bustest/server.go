@@ -36,7 +36,22 @@ type Server struct {
 // loopback, since clients that connect in-process do not survive a restart.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, cfg: bus.ServerConfig{Port: -1, StoreDir: t.TempDir(), Log: Log(t)}}
+	return StartWith(t, bus.ServerConfig{})
+}
+
+// StartWith is Start with a configuration; what it leaves out is as with Start.
+func StartWith(t testing.TB, cfg bus.ServerConfig) *Server {
+	t.Helper()
+	if cfg.Port == 0 {
+		cfg.Port = -1
+	}
+	if cfg.StoreDir == "" {
+		cfg.StoreDir = t.TempDir()
+	}
+	if cfg.Log == nil {
+		cfg.Log = Log(t)
+	}
+	s := &Server{t: t, cfg: cfg}
 	s.start()
 	u, err := url.Parse(s.srv.URL())
 	if err != nil {
