@@ -343,12 +343,13 @@ type Refused struct {
 
 // Retired is a uid that must not exist any more; kept for 90 days after it is gone.
 type Retired struct {
-	UID    string    `json:"uid"`
-	Host   string    `json:"host"`
-	HostID string    `json:"hostId,omitempty"`
-	Since  time.Time `json:"since"`
-	Gone   bool      `json:"gone,omitempty"`  // the host said that nothing is left
-	Shape  *Capacity `json:"shape,omitempty"` // what it takes of its host until it is gone
+	UID        string    `json:"uid"`
+	Host       string    `json:"host"`
+	HostID     string    `json:"hostId,omitempty"`
+	Since      time.Time `json:"since"`
+	Generation uint64    `json:"generation,omitempty"` // that its tombstone carries
+	Gone       bool      `json:"gone,omitempty"`       // the host said that nothing is left
+	Shape      *Capacity `json:"shape,omitempty"`      // what it takes of its host until it is gone
 }
 
 // Fence is the document under [Names.Fence] and each bucket's [FenceKey].
