@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"reflect"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"proxyfleet/internal/bus"
+)
+
+// reporter numbers and publishes what the agent says. A counter rises with every document
+// of a session, whatever it is about.
+type reporter struct {
+	link    *bus.HostLink
+	hostID  string
+	session uint64
+
+	mu      sync.Mutex // guards the fields that follow, and the order of puts
+	counter uint64
+	host    bus.Host
+}
+
+// state publishes s and returns it as published.
+func (r *reporter) state(s bus.State, header nats.Header) bus.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counter++
+	s.Type, s.HostID, s.Session, s.Counter = bus.TypeState, r.hostID, r.session, r.counter
+	r.link.PutState(s, header)
+	return s
+}
+
+// change publishes the host document if change changed it.
+func (r *reporter) change(change func(*bus.Host)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.host
+	change(&h)
+	if reflect.DeepEqual(h, r.host) {
+		return
+	}
+	r.host = h
+	r.hostLocked()
+}
+
+// again publishes the host document whether or not it changed.
+func (r *reporter) again() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hostLocked()
+}
+
+func (r *reporter) hostLocked() {
+	r.counter++
+	h := r.host
+	h.Type, h.HostID, h.Session, h.Counter = bus.TypeHost, r.hostID, r.session, r.counter
+	r.link.PutHost(h)
+}
+
+// stored waits until the newest state of a uid was stored.
+func (r *reporter) stored(ctx context.Context, proxy, uid string) error {
+	return r.link.FlushState(ctx, proxy, uid)
+}
+
+// same compares what two states say.
+func same(a, b bus.State) bool {
+	b.Type, b.HostID, b.Session, b.Counter = a.Type, a.HostID, a.Session, a.Counter
+	return reflect.DeepEqual(a, b)
+}
