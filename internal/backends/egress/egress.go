@@ -56,15 +56,11 @@ type Rules struct {
 	Loopback bool
 }
 
-// RefusedNow are the destinations that the rules refuse, in a stable order, without those
-// of [Embedded] and Own.
-func (r Rules) RefusedNow() []netip.Prefix {
+// RefusedAlways is [Refused] without what Loopback opens, in a stable order.
+func (r Rules) RefusedAlways() []netip.Prefix {
 	out := Refused()
 	if r.Loopback {
 		out = slices.DeleteFunc(out, func(p netip.Prefix) bool { return slices.Contains(loopback(), p) })
-	}
-	if !r.Private {
-		out = append(out, Private()...)
 	}
 	return out
 }
@@ -79,7 +75,11 @@ func (r Rules) Addr(a netip.Addr) bool {
 		return true
 	}
 	in := func(p netip.Prefix) bool { return p.Contains(a) }
-	return !slices.Contains(r.Own, a) && !slices.ContainsFunc(Embedded(), in) && !slices.ContainsFunc(r.RefusedNow(), in)
+	switch {
+	case slices.Contains(r.Own, a), slices.ContainsFunc(Embedded(), in), slices.ContainsFunc(r.RefusedAlways(), in):
+		return false
+	}
+	return r.Private || !slices.ContainsFunc(Private(), in)
 }
 
 // Connect reports whether CONNECT to the port is allowed.

@@ -79,11 +79,17 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-func TestWhatIsOpenedIsAPrivateRangeOnly(t *testing.T) {
-	for _, p := range (Rules{Private: true, Loopback: true}).RefusedNow() {
-		for _, q := range append(Private(), loopback()...) {
-			if p == q {
-				t.Errorf("%s is refused although it was opened", p)
+// Squid ignores the larger of two networks of one list where one contains the other.
+func TestNoListHasANetworkInsideAnother(t *testing.T) {
+	for name, list := range map[string][]netip.Prefix{"refused": Refused(), "private": Private(), "loopback": loopback()} {
+		for i, p := range list {
+			if p != p.Masked() {
+				t.Errorf("%s: %s has host bits", name, p)
+			}
+			for _, q := range list[i+1:] {
+				if p.Overlaps(q) {
+					t.Errorf("%s: %s and %s overlap", name, p, q)
+				}
 			}
 		}
 	}

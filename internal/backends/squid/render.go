@@ -97,7 +97,7 @@ http_access deny other_schemes
 func clients(c *writer, p Params) {
 	if len(p.Access.AllowFrom) > 0 {
 		c.section("Clients come from these networks")
-		for _, n := range sorted(p.Access.AllowFrom) {
+		for _, n := range disjoint(p.Access.AllowFrom) {
 			c.line("acl", "clients", "src", n.String())
 		}
 		c.line("http_access", "deny !clients")
@@ -129,18 +129,22 @@ func destinations(c *writer, p Params) {
 	c.line("http_access", "deny !http_ports !connect_ports")
 	c.line("http_access", "deny CONNECT !connect_ports")
 	c.section("Destinations that are refused")
-	for _, n := range rules.RefusedNow() {
-		c.line("acl", "refused", "dst", n.String())
+	refuse(c, "reserved", rules.RefusedAlways())
+	if !p.Access.Private {
+		refuse(c, "private", egress.Private())
 	}
+	own := make([]netip.Prefix, 0, len(p.Own))
 	for _, a := range p.Own {
-		if a.IsValid() {
-			c.line("acl", "refused", "dst", a.Unmap().WithZone("").String())
+		if a = a.Unmap().WithZone(""); a.IsValid() {
+			own = append(own, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
 	if p.OwnAddresses != "" {
-		c.line("acl", "refused", "dst", `"`+p.OwnAddresses+`"`)
+		c.line("acl", "own", "dst", `"`+p.OwnAddresses+`"`)
 	}
-	c.line("http_access", "deny refused")
+	if len(own) > 0 || p.OwnAddresses != "" {
+		refuse(c, "own", own)
+	}
 	c.section("What is left")
 	c.line("http_access", "allow", allowed(p))
 }
@@ -158,10 +162,26 @@ func allowed(p Params) string {
 	return strings.Join(acls, " ")
 }
 
-func sorted(in []netip.Prefix) []netip.Prefix {
-	out := slices.Clone(in)
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return slices.Compact(out)
+// refuse renders one list of destinations. Lists that overlap have names of their own: of
+// two networks in one ACL where one contains the other, Squid ignores the larger.
+func refuse(c *writer, name string, networks []netip.Prefix) {
+	for _, n := range disjoint(networks) {
+		c.line("acl", name, "dst", n.String())
+	}
+	c.line("http_access", "deny", name)
+}
+
+// disjoint drops networks that lie in another one of the list, for the same reason.
+func disjoint(in []netip.Prefix) []netip.Prefix {
+	sorted := slices.Clone(in)
+	slices.SortFunc(sorted, netip.Prefix.Compare) // a network comes before those inside it
+	var out []netip.Prefix
+	for _, n := range sorted {
+		if len(out) == 0 || !out[len(out)-1].Overlaps(n) {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // writer makes a configuration line by line.
