@@ -59,38 +59,47 @@ func Bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts Bo
 		return inst, openBuckets(ctx, js, names, found.assignments, inst)
 	}
 	if inst.ID == "" {
-		inst.ID = opts.ID
+		inst = Installation{ID: opts.ID, Incarnation: NewULID()}
 		if inst.ID == "" {
 			inst.ID = NewULID()
 		}
-		inst.Incarnation = NewULID()
 	}
-	var first jetstream.StreamConfig
-	for i, cfg := range streamConfigs(names, opts, inst) {
-		if i == 0 {
-			first = cfg
-		}
+	if inst, err = claim(ctx, js, streamConfigs(names, opts, inst)[0]); err != nil {
+		return Installation{}, err
+	}
+	if opts.ID != "" && inst.ID != opts.ID {
+		return Installation{}, fmt.Errorf("%w: %s was made at the same moment", ErrWrongInstallation, inst.ID)
+	}
+	configs := streamConfigs(names, opts, inst)
+	for _, cfg := range configs[1:] {
 		if _, err := js.CreateStream(ctx, cfg); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return Installation{}, fmt.Errorf("make stream %s: %w", cfg.Name, err)
 		}
 	}
-	if err := openBuckets(ctx, js, names, first, inst); err != nil {
+	if err := openBuckets(ctx, js, names, configs[0], inst); err != nil {
 		return Installation{}, err
 	}
-	// Two bootstraps at once: whoever made the first stream has named the installation.
-	if found, err = findStreams(ctx, js, names); err != nil {
-		return Installation{}, err
-	}
-	if inst, _, err = found.installation(opts.ID); err != nil {
-		return Installation{}, err
-	}
-	done := found.assignments
+	done := configs[0]
 	done.Metadata = inst.metadata()
 	done.Metadata[metaComplete] = "true"
 	if _, err := js.UpdateStream(ctx, done); err != nil {
 		return Installation{}, fmt.Errorf("mark the bootstrap as finished: %w", err)
 	}
 	return inst, nil
+}
+
+// claim makes the first stream. Of two bootstraps at once, whoever makes it has named the
+// installation, and the other one joins in.
+func claim(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (Installation, error) {
+	_, err := js.CreateStream(ctx, cfg)
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return Installation{}, fmt.Errorf("make stream %s: %w", cfg.Name, err)
+	}
+	s, err := js.Stream(ctx, cfg.Name)
+	if err != nil {
+		return Installation{}, fmt.Errorf("look up stream %s: %w", cfg.Name, err)
+	}
+	return installationOf(s.CachedInfo().Config.Metadata), nil
 }
 
 // foundStreams is what findStreams saw.

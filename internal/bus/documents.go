@@ -337,6 +337,7 @@ type Ledger struct {
 // Refused is a host's lasting refusal of one intent.
 type Refused struct {
 	Host    string `json:"host"`
+	UID     string `json:"uid"`   // whose state it was
 	Offer   string `json:"offer"` // digest of the offer that it was refused under, capacity left out
 	Message string `json:"message,omitempty"`
 }
