@@ -1,7 +1,7 @@
 // Package squid renders Squid's configuration and password file for one proxy, closed by
 // default. Backends put the files where a Squid of version 5 or 6 reads them.
 //
-// It imports the contract, package egress and a hashing library. Rendering is pure: the same
+// It imports the contract, and packages egress and passwd. Rendering is pure: the same
 // parameters give the same bytes.
 //
 // # Who may use the proxy

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/passwd"
 	"proxyfleet/internal/secret"
 )
 
@@ -47,11 +48,11 @@ func TestTheHelperTakesAnyPrintablePassword(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "passwd")
 	var file, questions bytes.Buffer
 	for i, pw := range passwords {
-		line, err := passwordLine(fmt.Sprintf("user%d", i), secret.String(pw), uid)
+		hash, err := passwd.Hash(uid, fmt.Sprintf("user%d", i), secret.String(pw))
 		if err != nil {
 			t.Fatal(err)
 		}
-		file.Write(line)
+		fmt.Fprintf(&file, "user%d:%s\n", i, hash)
 		fmt.Fprintf(&questions, "user%d %s\n", i, helperEscape(pw))
 		fmt.Fprintf(&questions, "user%d %s\n", i, helperEscape(pw+"x"))
 	}

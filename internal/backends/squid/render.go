@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/egress"
+	"proxyfleet/internal/backends/passwd"
 )
 
 // Files are what a Squid needs.
@@ -25,11 +27,13 @@ func Render(p Params) (Files, error) {
 	}
 	f := Files{Conf: conf(p)}
 	if p.Access.Username != "" {
-		line, err := passwordLine(p.Access.Username, p.Access.Password, p.UID)
+		// The helper takes a line that begins with "#" or a space for a comment; Validate
+		// refuses such names.
+		hash, err := passwd.Hash(p.UID, p.Access.Username, p.Access.Password)
 		if err != nil {
-			return Files{}, err
+			return Files{}, backends.Wrap(backends.ErrPermanent, "render squid", err, "password of proxy %s", p.UID)
 		}
-		f.Passwords = line
+		f.Passwords = []byte(p.Access.Username + ":" + hash + "\n")
 	}
 	return f, nil
 }

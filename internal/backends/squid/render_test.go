@@ -79,24 +79,6 @@ func TestEveryConfigurationEndsInDenyAllAndHasNoSecret(t *testing.T) {
 	}
 }
 
-func TestHashesDifferByProxyAndName(t *testing.T) {
-	seen := map[string]string{}
-	for _, c := range [][2]string{{"u1", "a"}, {"u2", "a"}, {"u1", "b"}} {
-		line, err := passwordLine(c[1], "same", c[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, hash, _ := strings.Cut(string(line), ":")
-		if other, ok := seen[hash]; ok {
-			t.Errorf("%v and %s have one hash", c, other)
-		}
-		seen[hash] = c[0] + c[1]
-		if !strings.HasPrefix(hash, "$6$") {
-			t.Errorf("hash %s is not SHA-512 crypt", hash)
-		}
-	}
-}
-
 func TestWhatWouldBeOpenOrBreakOutIsRefused(t *testing.T) {
 	good := Params{UID: uid, Port: 3128, Access: backends.Access{Username: "u", Password: "p"}}
 	for name, spoil := range map[string]func(*Params){
