@@ -29,12 +29,9 @@ var (
 	ErrBucketRecreated = errors.New("bucket was missing and has been made anew")
 )
 
-// Codes of the server that have no name in nats.go; see errors.json of nats-server.
-const (
-	codeSequenceNotFound jetstream.ErrorCode = 10043
-	codeStreamMsgDelete  jetstream.ErrorCode = 10057
-	codeStoreFailed      jetstream.ErrorCode = 10077 // "maximum bytes exceeded" among others
-)
+// codeStoreFailed is "maximum bytes exceeded" among others. It has no name in nats.go; see
+// errors.json of nats-server.
+const codeStoreFailed jetstream.ErrorCode = 10077
 
 // apiCode is the server's code in err, 0 where it is not an answer of the server.
 func apiCode(err error) jetstream.ErrorCode {

@@ -35,7 +35,7 @@ func (f *Fleet) Follow(ctx context.Context, stream, filter string, handle func(M
 	r := &follower{fleet: f, stream: stream, filter: filter, handle: handle, caughtUp: caughtUp}
 	retry := newRetry(retryMin, retryMax)
 	for {
-		before := r.seq
+		start := time.Now()
 		err := r.round(ctx)
 		var stop *handlerError
 		switch {
@@ -46,7 +46,7 @@ func (f *Fleet) Follow(ctx context.Context, stream, filter string, handle func(M
 		case errors.Is(err, ErrStreamRegressed), errors.Is(err, nats.ErrConnectionClosed):
 			return err
 		}
-		if r.seq > before {
+		if time.Since(start) > retryMax { // it worked for a while
 			retry.reset()
 		}
 		f.log.Debug("reading a stream anew", "stream", stream, "after", r.seq, "reason", err)
@@ -173,7 +173,7 @@ func (r *follower) checkCaught(ctx context.Context, cons jetstream.Consumer) err
 	if err != nil {
 		return err
 	}
-	if info.NumPending == 0 && info.Delivered.Stream <= r.seq || info.NumPending == 0 && info.Delivered.Consumer == 0 {
+	if info.NumPending == 0 && info.Delivered.Stream <= r.seq {
 		r.caught()
 	}
 	return nil

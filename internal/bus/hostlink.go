@@ -68,7 +68,11 @@ func (l *HostLink) Assignments(ctx context.Context, handle func([]Delivery) erro
 	}
 }
 
-const bindRetryMax = 5 * time.Second
+const (
+	bindRetryMax = 5 * time.Second
+	// nakDelay is when assignments come again that could not be recorded.
+	nakDelay = time.Second
+)
 
 // bind looks the consumer up and pulls from it until that fails.
 func (l *HostLink) bind(ctx context.Context, handle func([]Delivery) error, worked func()) error {
@@ -153,6 +157,9 @@ func (l *HostLink) take(msgs []jetstream.Msg, handle func([]Delivery) error) err
 		ds[i] = l.delivery(m)
 	}
 	if err := handle(ds); err != nil {
+		for _, m := range msgs { // or they would come again after ackWait only
+			_ = m.NakWithDelay(nakDelay)
+		}
 		return fmt.Errorf("record %d assignments: %w", len(ds), err)
 	}
 	for _, m := range msgs {

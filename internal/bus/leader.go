@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -180,14 +179,11 @@ func (l *Leader) commit(ctx context.Context, stream, fence string, expected uint
 			}
 			err = errors.Join(err, lookErr)
 		case wrongSeq:
-			// The answer to a repeated batch that was stored may be this one too.
 			_, seq, readErr := l.fleet.readFence(ctx, stream, fence)
 			if readErr == nil && seq != expected {
 				return errSequenceMoved
 			}
-			if readErr == nil && l.holds(ctx, stream, msgs) {
-				return nil
-			}
+			// Our fence stands: the answer is of no use, and a repeat is harmless.
 			err = errors.Join(err, readErr)
 		}
 		l.fleet.log.Debug("repeating a batch", "stream", stream, "messages", len(msgs), "reason", err)
@@ -202,14 +198,6 @@ var errStreamGone = errors.New("the stream is not there")
 func (l *Leader) gone(ctx context.Context, stream string) (bool, error) {
 	_, err := l.fleet.js.Stream(ctx, stream)
 	return errors.Is(err, jetstream.ErrStreamNotFound), err
-}
-
-// holds tells whether the stream holds what the batch wrote. A batch is stored as a whole,
-// so its last message stands for all.
-func (l *Leader) holds(ctx context.Context, stream string, msgs []*nats.Msg) bool {
-	last := msgs[len(msgs)-1]
-	m, ok, err := l.fleet.lastMsg(ctx, stream, last.Subject)
-	return err == nil && ok && bytes.Equal(m.Data, last.Data)
 }
 
 // Retire removes a tombstone and then the state of its uid, each by its exact sequence; a
@@ -243,9 +231,10 @@ func (l *Leader) remove(ctx context.Context, stream string, seq uint64) error {
 		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)
 	}
 	err = s.DeleteMsg(ctx, seq)
-	switch apiCode(err) {
-	case codeSequenceNotFound, codeStreamMsgDelete, jetstream.JSErrCodeMessageNotFound:
-		return nil
+	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // also where it is gone already; the code is lost
+		if _, getErr := s.GetMsg(ctx, seq); errors.Is(getErr, jetstream.ErrMsgNotFound) {
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)

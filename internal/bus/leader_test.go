@@ -1,53 +1,276 @@
 package bus_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
 )
+
+func ledger(n bus.Names, name string) bus.Write {
+	return bus.Write{Subject: n.Ledger("proxy", name), Data: bus.Encode(bus.Ledger{Type: bus.TypeLedger, Kind: "proxy", Name: name})}
+}
+
+func stored(t *testing.T, js jetstream.JetStream, stream string) uint64 {
+	t.Helper()
+	s, err := js.Stream(bustest.Context(t), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().State.Msgs
+}
 
 func TestCommitStoresLedgerAndAssignmentsTogether(t *testing.T) {
 	_, f := bustest.Fleet(t)
 	l := bustest.Lead(t, f, "a")
 	n := f.Names()
 	uid := bus.NewULID()
+	header := nats.Header{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
 	writes := []bus.Write{
-		{Subject: n.Ledger("proxy", "p1"), Data: bus.Encode(bus.Ledger{Type: bus.TypeLedger, Kind: "proxy", Name: "p1", UID: uid})},
-		{Subject: n.Assign("h1", "p1", uid), Data: bus.Encode(bus.Assignment{Type: bus.TypeAssignment, Proxy: "p1", UID: uid})},
+		ledger(n, "p1"),
+		{Subject: n.Assign("h1", "p1", uid), Data: bus.Encode(bus.Assignment{Type: bus.TypeAssignment, Proxy: "p1", UID: uid}), Header: header},
 	}
 	if err := l.Commit(t.Context(), writes); err != nil {
 		t.Fatal(err)
 	}
 	seen := bustest.Follow(t, f, n.Assignments(), "").CaughtUp()
 	for _, w := range writes {
-		seen.Newest(w.Subject, func(bus.Msg) error { return nil })
+		m := seen.Newest(w.Subject, func(bus.Msg) error { return nil })
+		if got, want := m.Header.Get("traceparent"), w.Header.Get("traceparent"); got != want {
+			t.Errorf("traceparent of %s: got %q, want %q", w.Subject, got, want)
+		}
+	}
+	if len(header) != 1 {
+		t.Errorf("the caller's header was written into: %v", header)
 	}
 }
 
 func TestALeaderThatWasReplacedWritesNothing(t *testing.T) {
 	s, f := bustest.Fleet(t)
+	_, js := s.Connect("test")
 	old := bustest.Lead(t, f, "a")
 	newer := bustest.Lead(t, s.Open("other"), "b")
 	if newer.Term() != old.Term()+1 {
 		t.Errorf("term %d after %d", newer.Term(), old.Term())
 	}
 	n := f.Names()
-	err := old.Commit(t.Context(), []bus.Write{{Subject: n.Ledger("proxy", "p1"), Data: []byte("{}")}})
-	if !errors.Is(err, bus.ErrFenced) {
-		t.Errorf("commit: got %v, want ErrFenced", err)
+	before := stored(t, js, n.Assignments())
+	for what, commit := range map[string]func(context.Context, []bus.Write) error{"in one batch": old.Commit, "in order": old.CommitInOrder} {
+		for _, writes := range [][]bus.Write{{ledger(n, "p1")}, {ledger(n, "p1"), ledger(n, "p2")}} {
+			if err := commit(t.Context(), writes); !errors.Is(err, bus.ErrFenced) {
+				t.Errorf("commit of %d %s: got %v, want ErrFenced", len(writes), what, err)
+			}
+		}
+	}
+	if after := stored(t, js, n.Assignments()); after != before {
+		t.Errorf("%d messages, %d before", after, before)
 	}
 	for _, b := range []string{n.Proxies(), n.Pools(), n.Hosts(), n.Endpoints()} {
-		err = old.CommitBucket(t.Context(), b, []bus.KVWrite{{Key: "p1", Value: []byte("{}")}})
+		err := old.CommitBucket(t.Context(), b, []bus.KVWrite{{Key: "p1", Value: []byte("{}")}})
 		if !errors.Is(err, bus.ErrFenced) {
 			t.Errorf("commit to %s: got %v, want ErrFenced", b, err)
 		}
+		bustest.NoKey(t, js, b, "p1")
 		if err := newer.CommitBucket(t.Context(), b, []bus.KVWrite{{Key: "p1", Value: []byte("{}")}}); err != nil {
 			t.Errorf("commit of the new leader to %s: %v", b, err)
 		}
 	}
-	if err := newer.Commit(t.Context(), []bus.Write{{Subject: n.Ledger("proxy", "p1"), Data: []byte("{}")}}); err != nil {
+	if err := newer.Commit(t.Context(), []bus.Write{ledger(n, "p1")}); err != nil {
 		t.Error(err)
+	}
+	if err := old.Retire(t.Context(), bus.Msg{Seq: 2}, bus.Msg{}); !errors.Is(err, bus.ErrFenced) {
+		t.Errorf("retire: got %v, want ErrFenced", err)
+	}
+	if err := old.ForgetLedger(t.Context(), bus.Msg{Seq: 2}); !errors.Is(err, bus.ErrFenced) {
+		t.Errorf("forget: got %v, want ErrFenced", err)
+	}
+}
+
+func TestManyWritesAreSplitAtTheServersLimitAndKeepTheirOrder(t *testing.T) {
+	_, f := bustest.Fleet(t)
+	l := bustest.Lead(t, f, "a")
+	n := f.Names()
+	var writes []bus.Write
+	for i := range 2001 {
+		writes = append(writes, ledger(n, fmt.Sprintf("p%04d", i)))
+	}
+	if err := l.Commit(t.Context(), writes); err != nil {
+		t.Fatal(err)
+	}
+	seen := bustest.Follow(t, f, n.Assignments(), n.AllLedger())
+	for i := range writes {
+		if m := seen.Next(); m.Subject != writes[i].Subject {
+			t.Fatalf("message %d is on %s, want %s", i, m.Subject, writes[i].Subject)
+		}
+	}
+	var records []bus.KVWrite
+	for i := range 1001 {
+		records = append(records, bus.KVWrite{Key: fmt.Sprintf("p%04d", i), Value: []byte("{}")})
+	}
+	if err := l.CommitBucket(t.Context(), n.Proxies(), records); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// While the answers are lost the leader repeats; the server has stored the first attempt.
+func TestACommitWhoseAnswerWasLostIsRepeatedUntilItIsKnown(t *testing.T) {
+	for _, size := range []int{1, 3} {
+		t.Run(fmt.Sprint(size, " writes"), func(t *testing.T) {
+			s, f := bustest.Fleet(t)
+			wire := s.Wire()
+			nc, js := wire.Connect(t, "leader")
+			ctx := bustest.Context(t)
+			mine, err := bus.Open(ctx, nc, js, bus.Names{}, "", bustest.Log(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := bustest.Lead(t, mine, "a")
+			n := f.Names()
+			var writes []bus.Write
+			for i := range size {
+				writes = append(writes, ledger(n, fmt.Sprint("p", i)))
+			}
+			seen := bustest.Follow(t, f, n.Assignments(), n.AllLedger()).CaughtUp()
+			wire.Mute()
+			done := make(chan error, 1)
+			go func() { done <- l.Commit(ctx, writes) }()
+			for range size { // stored, but not acked
+				seen.Next()
+			}
+			select {
+			case err := <-done:
+				t.Fatalf("commit returned without an answer: %v", err)
+			default:
+			}
+			wire.Heal()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Commit(ctx, []bus.Write{ledger(n, "next")}); err != nil {
+				t.Errorf("the next commit: %v", err)
+			}
+		})
+	}
+}
+
+func TestACommitOutlivesARestartOfTheServer(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	l := bustest.Lead(t, f, "a")
+	n := f.Names()
+	s.Stop()
+	done := make(chan error, 1)
+	go func() {
+		done <- l.Commit(bustest.Context(t), []bus.Write{ledger(n, "p1"), ledger(n, "p2")})
+	}()
+	time.Sleep(300 * time.Millisecond)
+	s.Restart()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestACommitEndsWithItsContextAndSaysThatTheOutcomeIsOpen(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	l := bustest.Lead(t, f, "a")
+	s.Stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := l.Commit(ctx, []bus.Write{ledger(f.Names(), "p1")})
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bus.ErrFenced) || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOfTwoTakeoversAtOnceTheLaterOneLeads(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	n := f.Names()
+	leaders := make(chan *bus.Leader, 8)
+	for i := range 8 {
+		f := s.Open(fmt.Sprint("c", i))
+		go func() {
+			l, err := f.Lead(bustest.Context(t), fmt.Sprint("c", i))
+			if err != nil && !errors.Is(err, bus.ErrFenced) {
+				t.Errorf("lead: %v", err)
+			}
+			leaders <- l
+		}()
+	}
+	var won []*bus.Leader
+	for range 8 {
+		if l := <-leaders; l != nil {
+			won = append(won, l)
+		}
+	}
+	writers := 0
+	for _, l := range won {
+		err := errors.Join(l.Commit(t.Context(), []bus.Write{ledger(n, "p1")}),
+			l.CommitBucket(t.Context(), n.Proxies(), []bus.KVWrite{{Key: "p1", Value: []byte("{}")}}))
+		if err == nil {
+			writers++
+		} else if !errors.Is(err, bus.ErrFenced) {
+			t.Error(err)
+		}
+	}
+	if writers > 1 {
+		t.Errorf("%d leaders write", writers)
+	}
+	if l := bustest.Lead(t, f, "last"); l.Commit(t.Context(), []bus.Write{ledger(n, "p1")}) != nil {
+		t.Error("nobody can lead any more")
+	}
+}
+
+func TestRetireRemovesExactlyWhatWasSeen(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	_, js := s.Connect("test")
+	l := bustest.Lead(t, f, "a")
+	n := f.Names()
+	ctx := bustest.Context(t)
+	uid := bus.NewULID()
+	tombstone := bus.Write{Subject: n.Assign("h1", "p1", uid), Data: bus.Encode(bus.Assignment{Proxy: "p1", UID: uid, Desired: bus.DesiredAbsent})}
+	if err := l.Commit(ctx, []bus.Write{tombstone}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, n.StateProxy("h1", "p1", uid), []byte(`{"phase":"Gone"}`)); err != nil {
+		t.Fatal(err)
+	}
+	assign := bustest.Follow(t, f, n.Assignments(), n.AllAssign()).Next()
+	state := bustest.Follow(t, f, n.States(), "").Next()
+
+	// A newer state arrives meanwhile: it stays.
+	if _, err := js.Publish(ctx, n.StateProxy("h1", "p1", uid), []byte(`{"phase":"Gone","counter":2}`)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing left to do
+		if err := l.Retire(ctx, assign, state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := stored(t, js, n.States()); got != 1 {
+		t.Errorf("%d states, want the newer one", got)
+	}
+	a, err := js.Stream(ctx, n.Assignments())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.GetLastMsgForSubject(ctx, tombstone.Subject); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		t.Errorf("tombstone: got %v, want none", err)
+	}
+	if err := l.Commit(ctx, []bus.Write{ledger(n, "p1")}); err != nil {
+		t.Fatal(err)
+	}
+	entry := bustest.Follow(t, f, n.Assignments(), n.AllLedger()).Next()
+	if err := l.ForgetLedger(ctx, entry); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, js, n.Assignments()); got != 1 {
+		t.Errorf("%d assignments and entries, want the fence alone", got)
 	}
 }
