@@ -6,20 +6,22 @@ import (
 	"strings"
 )
 
-// Bootstrap is what proxyfleet does in a guest: put Squid's files in place, see that Squid
-// and the guest agent are there, and start both.
+// Bootstrap is what proxyfleet does in a guest: put files in place, see that Squid and the
+// guest agent are there, and start both.
 type Bootstrap struct {
-	SquidConf []byte // /etc/squid/squid.conf
-	Passwords []byte // /etc/squid/passwd; empty: none
+	Files []File
 	// InstallGuestAgent installs and starts qemu-guest-agent where it is missing.
 	InstallGuestAgent bool
 }
 
-// Paths of Squid's files in a guest, and the group that may read them.
-const (
-	SquidConfPath = "/etc/squid/squid.conf"
-	PasswordsPath = "/etc/squid/passwd"
-)
+// File is one file of a guest.
+type File struct {
+	Path string // absolute, of letters, digits and "/._-"
+	Data []byte
+	// Squid makes the file readable by Squid's group and by no other user; without it
+	// everybody may read it.
+	Squid bool
+}
 
 // Script is a POSIX shell script that may run any number of times. cloud-init runs it once
 // per instance, as root, late in the first boot. Files go in before packages, so that a
@@ -28,15 +30,23 @@ const (
 func (b Bootstrap) Script() []byte {
 	var s strings.Builder
 	s.WriteString(scriptHead)
-	put(&s, SquidConfPath, b.SquidConf)
-	if len(b.Passwords) > 0 {
-		put(&s, PasswordsPath, b.Passwords)
+	var squids []string
+	for _, f := range b.Files {
+		mode := "0644"
+		if f.Squid {
+			mode = "0640"
+			squids = append(squids, f.Path)
+		}
+		put(&s, f.Path, mode, f.Data)
 	}
 	s.WriteString("have squid || install_package squid\n")
 	if b.InstallGuestAgent {
 		s.WriteString("have qemu-ga || install_package qemu-guest-agent\n")
 	}
-	s.WriteString(scriptOwn)
+	if len(squids) > 0 {
+		fmt.Fprintf(&s, scriptOwn, strings.Join(squids, " "))
+	}
+	s.WriteString(scriptStart)
 	if b.InstallGuestAgent {
 		// Its unit is bound to the channel's device and has no [Install] section on some
 		// distributions, so enabling may fail.
@@ -83,31 +93,37 @@ install_once() {
 
 # put_file writes standard input, in base64, to a file as a whole or not at all.
 put_file() {
-	mkdir -p "$(dirname "$1")"
-	chmod 0755 "$(dirname "$1")"
+	dir=$(dirname "$1")
+	[ -d "$dir" ] || { mkdir -p "$dir"; chmod 0755 "$dir"; }
 	base64 -d >"$1.new"
-	chmod 0640 "$1.new"
+	chmod "$2" "$1.new"
 	mv -f "$1.new" "$1"
 }
 
 `
 
-// scriptOwn gives the files to the group that Squid runs as: "proxy" on Debian and its
-// kin, "squid" on Fedora and its kin. It exists only once the package is there.
+// scriptOwn gives files to the group that Squid runs as: "proxy" on Debian and its kin,
+// "squid" on Fedora and its kin. It exists only once the package is there.
 const scriptOwn = `for group in proxy squid; do
 	if getent group "$group" >/dev/null; then
-		for f in ` + SquidConfPath + ` ` + PasswordsPath + `; do
-			[ ! -e "$f" ] || chown "root:$group" "$f"
+		for f in %s; do
+			chown "root:$group" "$f"
 		done
 		break
 	fi
 done
+`
+
+// scriptStart also puts Squid's helpers where Debian has them: Fedora's kin keep them in
+// /usr/lib64, and a configuration names one path.
+const scriptStart = `[ -e /usr/lib/squid ] || [ ! -d /usr/lib64/squid ] || ln -s /usr/lib64/squid /usr/lib/squid
+systemctl daemon-reload
 systemctl enable squid
 systemctl restart squid
 `
 
-func put(s *strings.Builder, path string, data []byte) {
-	fmt.Fprintf(s, "put_file %s <<'END'\n", path)
+func put(s *strings.Builder, path, mode string, data []byte) {
+	fmt.Fprintf(s, "put_file %s %s <<'END'\n", path, mode)
 	text := base64.StdEncoding.EncodeToString(data)
 	for len(text) > 76 {
 		s.WriteString(text[:76] + "\n")

@@ -20,7 +20,10 @@ func TestTheBootstrapPutsItsFilesAsTheyAreHoweverOftenItRuns(t *testing.T) {
 		}
 	}
 	conf, passwords := "http_port 3128\n\x00\xff'\"$(false)`\\\n", "u:$6$x\n"
-	script := string(Bootstrap{SquidConf: []byte(conf), Passwords: []byte(passwords)}.Script())
+	script := string(Bootstrap{Files: []File{
+		{Path: "/etc/squid/squid.conf", Data: []byte(conf), Squid: true},
+		{Path: "/etc/squid/passwd", Data: []byte(passwords), Squid: true},
+		{Path: "/etc/squid/open", Data: []byte("o")}}}.Script())
 	script = strings.ReplaceAll(script, "PATH=/usr", "PATH="+dir+":/usr")
 	script = strings.ReplaceAll(script, "/etc/squid", filepath.Join(dir, "etc"))
 	for range 2 {
@@ -28,12 +31,15 @@ func TestTheBootstrapPutsItsFilesAsTheyAreHoweverOftenItRuns(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	for file, want := range map[string]string{"etc/squid.conf": conf, "etc/passwd": passwords} {
+	for file, want := range map[string]string{"etc/squid.conf": conf, "etc/passwd": passwords, "etc/open": "o"} {
 		got, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil || string(got) != want {
 			t.Errorf("%s is %q (%v), want %q", file, got, err, want)
 		}
 		info, err := os.Stat(filepath.Join(dir, file))
+		if mode, ok := map[string]os.FileMode{"etc/open": 0o644}[file]; err == nil && ok && info.Mode().Perm() == mode {
+			continue
+		}
 		if err != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("%s: %v, %v, want mode 0640", file, info.Mode(), err)
 		}

@@ -165,10 +165,10 @@ func TestVendorDataWithoutPartsIsNothing(t *testing.T) {
 }
 
 func TestTheBootstrapIsAValidShellScriptThatShowsNoPassword(t *testing.T) {
-	script := Bootstrap{
-		SquidConf: []byte("http_port 3128\n" + strings.Repeat("# '\"$`\\\n", 40)),
-		Passwords: []byte("crawler:$6$salt'\"hash\n"), InstallGuestAgent: true,
-	}.Script()
+	script := Bootstrap{InstallGuestAgent: true, Files: []File{
+		{Path: "/etc/squid/squid.conf", Data: []byte("http_port 3128\n" + strings.Repeat("# '\"$`\\\n", 40))},
+		{Path: "/etc/squid/passwd", Data: []byte("crawler:$6$salt'\"hash\n"), Squid: true},
+	}}.Script()
 	cmd := exec.Command("sh", "-n")
 	cmd.Stdin = bytes.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,0 +1,88 @@
+//go:build real
+
+package libvirt
+
+import (
+	"log/slog"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/backendtest"
+)
+
+func TestMain(m *testing.M) { backendtest.Main(m, harness) }
+
+func TestConformance(t *testing.T) {
+	d := startDaemon(t)
+	h := harness
+	h.NewHost = func(testing.TB) string { return d.dir }
+	backendtest.Run(t, h)
+}
+
+// openAt opens a backend on a daemon, with room for small guests.
+func openAt(d daemon, owner backends.Owner, log *slog.Logger) (*Backend, error) {
+	host := backends.HostConfig{
+		Images: map[string]backends.Image{
+			"empty": {File: d.image(), Firmware: "bios"},
+			"uefi":  {File: d.image()},
+		},
+		MachineTypes: map[string]backends.MachineType{"small": {VCPUs: 1, MemoryMiB: 64}},
+		Defaults:     backends.Defaults{Image: "empty", MachineType: "small", DiskGiB: 1},
+	}
+	host.Limits.Overcommit.VCPUs = 100
+	return New(Config{URI: d.uri(), VirtType: "qemu"}, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond})
+}
+
+func request(ref backends.Ref) backends.Request {
+	return backends.Request{Ref: ref, Generation: 1, Desired: backends.Running, DiskGiB: 1, Image: "empty", MachineType: "small",
+		Access: backends.Access{AllowFrom: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+}
+
+var harness = backendtest.Harness{
+	NewHost: func(testing.TB) string { panic("TestConformance gives its own") },
+	Open: func(host string, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {
+		return openAt(daemon{host}, owner, log)
+	},
+	Request: request,
+	Traces: func(t testing.TB, host string, ref backends.Ref) []string {
+		return daemon{host}.traces(t, ref)
+	},
+	Plants: map[string]backendtest.Plant{
+		"instance": func(t testing.TB, host string, ref backends.Ref, mark backends.Mark) func() string {
+			return daemon{host}.foreignDomain(t, ref, mark)
+		},
+		"volume": func(t testing.TB, host string, ref backends.Ref, mark backends.Mark) func() string {
+			return daemon{host}.foreignVolume(t, ref, mark)
+		},
+	},
+	Oversize: func(req *backends.Request) { req.DiskGiB = 1 << 20 },
+	Unread: func(t testing.TB, host string, ref backends.Ref) func() {
+		d, n := daemon{host}, backends.InstanceName(ref.UID)
+		whole := d.virsh(t, "metadata", n, markNamespace)
+		d.virsh(t, "metadata", n, markNamespace, "--key", markPrefix, "--set", "<instance uid='cut'/>", "--live", "--config")
+		return func() {
+			d.virsh(t, "metadata", n, markNamespace, "--key", markPrefix, "--set", whole, "--live", "--config")
+		}
+	},
+	Crash: func(t testing.TB, host string, ref backends.Ref) {
+		d, n := daemon{host}, backends.InstanceName(ref.UID)
+		must(t, syscall.Kill(pid(t, "guest="+n), syscall.SIGKILL))
+		for d.virsh(t, "domstate", n) == "running\n" {
+			time.Sleep(20 * time.Millisecond)
+		}
+	},
+	Vanish: func(t testing.TB, host string, ref backends.Ref) {
+		d, n := daemon{host}, backends.InstanceName(ref.UID)
+		d.virsh(t, "destroy", n)
+		d.virsh(t, "undefine", n, "--nvram")
+	},
+	Stall: func(t testing.TB, host string) func() {
+		d := daemon{host}
+		d.signal(t, syscall.SIGSTOP)
+		return func() { d.signal(t, syscall.SIGCONT) }
+	},
+	Patience: 30 * time.Second,
+}

@@ -1,0 +1,119 @@
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"proxyfleet/internal/backends"
+)
+
+// undefineAll takes everything along that libvirt keeps of a domain.
+const undefineAll = golibvirt.DomainUndefineManagedSave | golibvirt.DomainUndefineSnapshotsMetadata |
+	golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
+
+// Delete implements [backends.Backend]. The marker goes last, so that what an earlier try
+// left is found by the next.
+func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
+	if err := ref.Validate(); err != nil {
+		return err
+	}
+	s, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	n := backends.InstanceName(ref.UID)
+	found, err := b.look(s, ref)
+	if err != nil {
+		return err
+	}
+	// Without the pool nobody can say that nothing is left.
+	p, err := b.pool(s)
+	if err != nil {
+		return err
+	}
+	_, marked, err := b.lookFiles(p, ref, found.there)
+	if err != nil {
+		return err
+	}
+	if found.there {
+		if err := removeDomain(s, found.dom); err != nil {
+			return err
+		}
+		b.marks.forget(found.dom.UUID)
+	}
+	removed, err := removeFiles(ctx, p, n)
+	if err != nil {
+		return err
+	}
+	if marked {
+		if err := backends.Step(ctx, "marker.remove"); err != nil {
+			return err
+		}
+		if err := remove(p.marker(n)); err != nil {
+			return err
+		}
+	}
+	if removed || marked {
+		b.refreshPool(ctx)
+	}
+	return backends.Step(ctx, "done")
+}
+
+// removeDomain switches a domain off and undefines it.
+func removeDomain(s *session, dom golibvirt.Domain) error {
+	active, lasting, err := activity(s, dom)
+	if err != nil && backends.Class(err) != backends.ErrNotFound {
+		return err
+	}
+	if active {
+		err := s.write("domain.destroy", "destroy domain", func(l *golibvirt.Libvirt) error {
+			return gone(l.DomainDestroyFlags(dom, 0))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !lasting {
+		return nil // it was gone with its process
+	}
+	return s.write("domain.undefine", "undefine domain", func(l *golibvirt.Libvirt) error {
+		err := l.DomainUndefineFlags(dom, undefineAll)
+		if hasCode(err, golibvirt.ErrNoDomain) {
+			return nil
+		}
+		return err
+	})
+}
+
+// removeFiles removes every file of an instance but its marker.
+func removeFiles(ctx context.Context, p place, n string) (any bool, err error) {
+	files, err := p.files(n)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range files {
+		if err := backends.Step(ctx, f.kind+".remove"); err != nil {
+			return any, err
+		}
+		if err := ctx.Err(); err != nil {
+			return any, backends.Wrap(backends.ErrTransient, "remove files", err, "stopped; what is left is removed by the next try")
+		}
+		if err := remove(f.path); err != nil {
+			return any, err
+		}
+		any = true
+	}
+	return any, nil
+}
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError("remove files", err)
+	}
+	return nil
+}

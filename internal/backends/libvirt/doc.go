@@ -1,0 +1,33 @@
+// Package libvirt makes proxies as virtual machines through the libvirt daemon on this
+// host: a domain with an overlay disk on a cached base image, and a NoCloud seed that puts
+// Squid into the guest.
+//
+// It imports internal/backends, images, nocloud and squid, talks to libvirtd's local socket,
+// writes into the directory of a storage pool, and runs qemu-img.
+//
+// # What stands where
+//
+// N is the instance's name, "pf-" and a hash of the uid.
+//
+//	domain N                       mark and generation in its metadata, in a namespace of ours
+//	<pool>/N.qcow2                 the disk, an overlay on a base of package images
+//	<pool>/N.iso                   the seed, readable by root and QEMU only
+//	<pool>/.proxyfleet/N.json      the marker: whose these are, written first, removed last
+//	<pool>/.proxyfleet/N.nvram     UEFI variables
+//	<pool>/.proxyfleet/N.log       the serial console
+//
+// Every one of them is found again by name. Whatever bears such a name without our mark is
+// somebody else's: nothing is done to it, and the call ends with ErrConflict.
+//
+// # Ordering and blocking
+//
+// go-libvirt has no context, and one blocked call blocks its connection. So every operation
+// has a connection of its own, a unix socket that lives as long as the operation, with a
+// budget for each call; when the budget or the context ends the socket is closed, which
+// ends the call. What changes something is given a second to end by itself first, so that
+// its outcome is known. The watcher keeps one connection and is the only thing that
+// reconnects by itself.
+//
+// Guests are never started by libvirt itself: autostart stays off, and the agent starts
+// them from its record.
+package libvirt

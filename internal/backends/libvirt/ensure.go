@@ -1,0 +1,225 @@
+package libvirt
+
+import (
+	"context"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/images"
+)
+
+// Ensure implements [backends.Backend]. It looks and counts first, then brings the base,
+// then makes the files and the domain, and starts or stops it. What is whole already is
+// left as it is.
+func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(backends.Progress)) (backends.Instance, error) {
+	if err := req.Validate(); err != nil {
+		return backends.Instance{}, err
+	}
+	r, err := b.resolve(req)
+	if err != nil {
+		return backends.Instance{}, err
+	}
+	if report == nil {
+		report = func(backends.Progress) {}
+	}
+	i, err := b.ensure(ctx, r, report)
+	if err != nil {
+		return backends.Instance{}, inside(err)
+	}
+	return i, nil
+}
+
+func (b *Backend) ensure(ctx context.Context, r resolved, report func(backends.Progress)) (backends.Instance, error) {
+	report(backends.Progress{Step: "checking the host"})
+	w := &work{b: b, r: r, name: backends.InstanceName(r.UID), report: report, release: func() {}}
+	if err := w.session(ctx, w.survey); err != nil {
+		return backends.Instance{}, err
+	}
+	defer func() { w.release() }()
+	made := !w.whole()
+	if made {
+		// No connection is held meanwhile: this may take as long as a download.
+		if err := w.bringBase(ctx); err != nil {
+			return backends.Instance{}, err
+		}
+	}
+	var i backends.Instance
+	err := w.session(ctx, func(s *session) error {
+		if made {
+			if err := w.make(s); err != nil {
+				return err
+			}
+		}
+		if err := w.power(s); err != nil {
+			return err
+		}
+		if err := w.noteGeneration(s); err != nil {
+			return err
+		}
+		var err error
+		if i, err = b.instance(s, w.seen, w.place); err != nil {
+			return err
+		}
+		if made {
+			b.refreshPool(ctx)
+		}
+		return backends.Step(ctx, "done")
+	})
+	return i, err
+}
+
+// work is one Ensure under way.
+type work struct {
+	b       *Backend
+	r       resolved
+	name    string
+	report  func(backends.Progress)
+	release func() // ends the reservation of capacity
+
+	// Filled in by survey.
+	seen
+	place    place
+	marker   marker
+	marked   bool // the marker is on disk
+	active   bool // a QEMU process is there
+	lasting  bool // the domain is defined, not only running
+	diskGone bool
+	virt     virt
+
+	base images.Base // by bringBase
+}
+
+// session runs f on a connection of its own.
+func (w *work) session(ctx context.Context, f func(*session) error) error {
+	s, err := w.b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return f(s)
+}
+
+// whole reports whether nothing but its power needs to be looked after. A domain that does
+// not run is gone over each time: that is when its files can be mended.
+func (w *work) whole() bool { return w.there && w.lasting && w.active && w.marked && !w.diskGone }
+
+// survey looks at everything, refuses what is not ours, and asks for room before anything
+// is made.
+func (w *work) survey(s *session) error {
+	b, r := w.b, w.r
+	var err error
+	if w.seen, err = b.look(s, r.Ref); err != nil {
+		return err
+	}
+	if w.place, err = b.pool(s); err != nil {
+		return err
+	}
+	if w.marker, w.marked, err = b.lookFiles(w.place, r.Ref, w.there); err != nil {
+		return err
+	}
+	w.diskGone = !exists(w.place.disk(w.name))
+	if w.marked {
+		if field := w.marker.changed(r); field != "" {
+			return backends.Errorf(backends.ErrPermanent, "check request",
+				"%s of proxy %s differs from what its guest was made with, and cannot change in place; the guest is kept as it is", field, r.Proxy)
+		}
+	}
+	if w.there {
+		if w.active, w.lasting, err = activity(s, w.dom); err != nil {
+			return err
+		}
+	}
+	if !w.there || !w.active {
+		if err := b.networkUp(s); err != nil {
+			return err
+		}
+	}
+	if w.virt, err = b.virt(s); err != nil {
+		return err
+	}
+	if w.marked {
+		return nil // counted already
+	}
+	port := r.Port
+	if w.there {
+		if port != 0 && port != w.Port {
+			return backends.Errorf(backends.ErrPermanent, "check request", "port of proxy %s cannot change in place; the guest is kept as it is", r.Proxy)
+		}
+		port = w.Port
+	}
+	if port == 0 {
+		port = defaultPort
+	}
+	w.marker = newMarker(b.owner, r, port, w.CreatedAt)
+	if w.there {
+		return nil // it exists: whether there is room is no question any more
+	}
+	before := b.admitted()
+	u, err := b.usage(s, w.place)
+	if err != nil {
+		return err
+	}
+	w.release, err = b.admit(u, before, r.UID, requirement{r.shape.VCPUs, r.shape.MemoryMiB, w.marker.DiskBytes})
+	if err != nil {
+		w.release = func() {}
+	}
+	return err
+}
+
+// activity tells whether a domain runs and whether it is defined.
+func activity(s *session, dom golibvirt.Domain) (active, lasting bool, err error) {
+	a, err := read(s, "read domain", func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsActive(dom) })
+	if err != nil {
+		return false, false, err
+	}
+	p, err := read(s, "read domain", func(l *golibvirt.Libvirt) (int32, error) { return l.DomainIsPersistent(dom) })
+	return a == 1, p == 1, err
+}
+
+// bringBase finds the base that the disk was made on, or fetches the image of today.
+func (w *work) bringBase(ctx context.Context) error {
+	var err error
+	if w.marker.Base != "" {
+		// The entry may have changed since; an existing disk keeps its base.
+		if w.base, err = images.Find(w.place.dir, w.marker.Base, w.marker.BaseFormat); err != nil {
+			return err
+		}
+	}
+	if w.base.Path == "" {
+		w.report(backends.Progress{Step: "downloading image"})
+		w.base, err = w.b.images.Fetch(ctx, w.place.dir, w.r.source(), func(percent int) {
+			w.report(backends.Progress{Step: "downloading image", Percent: percent})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if int64(w.base.VirtualSize) > w.marker.DiskBytes {
+		return backends.Errorf(backends.ErrPermanent, "check request", "image %q is %d MiB large and does not fit on a disk of %d GiB",
+			w.r.Image, w.base.VirtualSize>>20, w.r.DiskGiB)
+	}
+	return nil
+}
+
+// networkUp refuses to make a guest on a network that is down: its start would fail.
+func (b *Backend) networkUp(s *session) error {
+	n := b.cfg.Network.LibvirtNetwork
+	if n == "" {
+		return nil
+	}
+	active, err := networkActive(s, n)
+	if err == nil && !active {
+		return backends.Errorf(backends.ErrHostFault, "network", "network %q is not active; start it (virsh net-start)", n)
+	}
+	return err
+}
+
+func networkActive(s *session, n string) (bool, error) {
+	network, err := read(s, "network", func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n) })
+	if err != nil {
+		return false, err
+	}
+	active, err := read(s, "network", func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsActive(network) })
+	return active == 1, err
+}

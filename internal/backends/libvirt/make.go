@@ -1,0 +1,166 @@
+package libvirt
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+
+	"proxyfleet/internal/backends"
+)
+
+// make brings files and domain into being or mends them, in the order in which each can be
+// found again: the marker, the disk, the seed, the domain.
+func (w *work) make(s *session) error {
+	if err := w.makeMarker(s.ctx); err != nil {
+		return err
+	}
+	w.release() // the marker counts it now
+	if w.active && w.diskGone {
+		// It runs on a file that nobody can find any more.
+		if err := w.destroy(s); err != nil {
+			return err
+		}
+		w.active = false
+	}
+	if !w.active {
+		if err := w.makeDisk(s.ctx); err != nil {
+			return err
+		}
+		if err := w.makeSeed(s.ctx); err != nil {
+			return err
+		}
+	}
+	return w.define(s)
+}
+
+// gone turns an answer that there is nothing (more) to do into success.
+func gone(err error) error {
+	if hasCode(err, golibvirt.ErrNoDomain) || hasCode(err, golibvirt.ErrOperationInvalid) {
+		return nil
+	}
+	return err
+}
+
+func (w *work) makeMarker(ctx context.Context) error {
+	if w.marked && w.marker.Base == w.base.Digest && w.marker.BaseFormat == w.base.Format {
+		return nil
+	}
+	if err := backends.Step(ctx, "marker.write"); err != nil {
+		return err
+	}
+	w.marker.Base, w.marker.BaseFormat = w.base.Digest, w.base.Format
+	if err := os.MkdirAll(w.place.state(), 0o711); err != nil {
+		return fileError("write marker", err)
+	}
+	w.marked = true
+	return fileError("write marker", w.marker.write(w.place.marker(w.name)))
+}
+
+func (w *work) makeDisk(ctx context.Context) error {
+	path := w.place.disk(w.name)
+	if exists(path) && overlayFits(ctx, path, w.base, w.marker.DiskBytes) {
+		return nil
+	}
+	w.report(backends.Progress{Step: "creating disk"})
+	if err := backends.Step(ctx, "disk.create"); err != nil {
+		return err
+	}
+	temporary := filepath.Join(w.place.state(), w.name+".disk.new")
+	return createOverlay(ctx, path, temporary, w.base, w.marker.DiskBytes)
+}
+
+func (w *work) makeSeed(ctx context.Context) error {
+	iso, err := w.b.seeds.build(w.r, w.marker.Port)
+	if err != nil {
+		return err
+	}
+	path := w.place.seed(w.name)
+	if same(path, iso) {
+		return nil
+	}
+	w.report(backends.Progress{Step: "writing seed"})
+	if err := backends.Step(ctx, "seed.write"); err != nil {
+		return err
+	}
+	return fileError("write seed", writeSeed(path, iso))
+}
+
+func (w *work) define(s *session) error {
+	generation := w.r.Generation
+	if w.there {
+		generation = w.Generation // raised once everything is as asked
+	}
+	m := domainMark{Mark: w.marker.mark(), Generation: generation, Port: w.marker.Port}
+	text, err := blueprint{
+		mark: m, shape: w.r.shape, firmware: w.r.image.Firmware, virt: w.virt.kind, cpuMode: w.virt.cpu,
+		network: w.b.cfg.Network, place: w.place, base: w.base,
+	}.render()
+	if err != nil {
+		return backends.Wrap(backends.ErrPermanent, "define domain", err, "the domain of proxy %s cannot be described", w.r.Proxy)
+	}
+	w.report(backends.Progress{Step: "defining domain"})
+	return s.write("domain.define", "define domain", func(l *golibvirt.Libvirt) error {
+		dom, err := l.DomainDefineXMLFlags(text, golibvirt.DomainDefineValidate)
+		if err != nil {
+			return err
+		}
+		w.seen = seen{there: true, dom: dom, domainMark: m}
+		return nil
+	})
+}
+
+// noteGeneration writes the request's generation into the mark, where it is another.
+func (w *work) noteGeneration(s *session) error {
+	if w.Generation == w.r.Generation {
+		return nil
+	}
+	m := w.domainMark
+	m.Generation = w.r.Generation
+	flags := golibvirt.DomainAffectConfig
+	active, _, err := activity(s, w.dom)
+	if err != nil {
+		return err
+	}
+	if active {
+		flags |= golibvirt.DomainAffectLive
+	}
+	err = s.write("domain.mark", "write mark", func(l *golibvirt.Libvirt) error {
+		return l.DomainSetMetadata(w.dom, int32(golibvirt.DomainMetadataElement),
+			golibvirt.OptString{m.element()}, golibvirt.OptString{markPrefix}, golibvirt.OptString{markNamespace}, flags)
+	})
+	if err != nil {
+		return err
+	}
+	w.domainMark = m
+	w.b.marks.forget(w.dom.UUID)
+	return nil
+}
+
+// refreshPool lets libvirt see files that came and went, for people who list volumes. The
+// agent does not depend on it, so one that is under way is enough, and an error is logged.
+func (b *Backend) refreshPool(ctx context.Context) {
+	if !b.refreshing.TryLock() {
+		return
+	}
+	defer b.refreshing.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s, err := b.open(ctx)
+	if err != nil {
+		return
+	}
+	defer s.close()
+	err = s.do("refresh pool", readBudget, 0, func(l *golibvirt.Libvirt) error {
+		pool, err := l.StoragePoolLookupByName(b.cfg.StoragePool)
+		if err != nil {
+			return err
+		}
+		return l.StoragePoolRefresh(pool, 0)
+	})
+	if err != nil {
+		b.log.DebugContext(ctx, "the storage pool was not refreshed", "error", err)
+	}
+}

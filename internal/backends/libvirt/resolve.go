@@ -1,0 +1,58 @@
+package libvirt
+
+import (
+	"strings"
+
+	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/images"
+)
+
+// defaultPort is what a proxy listens on where the intent does not say: each guest has an
+// address of its own, so one port fits all.
+const defaultPort = 3128
+
+// defaultDiskGiB is for hosts that configure none.
+const defaultDiskGiB = 10
+
+// resolve looks the request's keys up in the host's configuration, filling in what the
+// intent left out. A key that is not there is ErrPermanent.
+func (b *Backend) resolve(req backends.Request) (resolved, error) {
+	r := resolved{Request: req}
+	if r.Image == "" {
+		r.Image = b.host.Defaults.Image
+	}
+	if r.MachineType == "" {
+		r.MachineType = b.host.Defaults.MachineType
+	}
+	if r.DiskGiB == 0 {
+		r.DiskGiB = b.host.Defaults.DiskGiB
+	}
+	if r.DiskGiB == 0 {
+		r.DiskGiB = defaultDiskGiB
+	}
+	var known bool
+	if r.shape, known = b.host.MachineTypes[r.MachineType]; !known {
+		return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "this host has no machine type %q", r.MachineType)
+	}
+	if r.image, known = b.host.Images[r.Image]; !known {
+		if !strings.Contains(r.Image, "://") {
+			return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "this host has no image %q", r.Image)
+		}
+		if !b.host.AllowImageURLs {
+			return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "this host takes no image URLs from intents (allowImageURLs)")
+		}
+		r.image = backends.Image{URL: r.Image}
+	}
+	if r.image.Firmware == "" {
+		r.image.Firmware = "uefi"
+	}
+	if f := r.image.Firmware; f != "uefi" && f != "bios" {
+		return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "image %q has firmware %q, neither uefi nor bios", r.Image, f)
+	}
+	return r, nil
+}
+
+// source is where the image of r comes from.
+func (r resolved) source() images.Source {
+	return images.Source{Key: r.Image, URL: r.image.URL, File: r.image.File, Digest: r.image.Digest, Format: r.image.Format}
+}

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Runs a libvirtd of its own: in namespaces, with state directories that end with it. $1 is
+# a directory that both sides see; the socket is $1/sock/libvirt-sock. While $1/down is
+# there, a daemon that ends is not started again. Everything ends with this script's first
+# process.
+set -eu
+dir=$1
+# The host's definitions, but none of its state.
+cp -a /etc/libvirt "$dir/etc"
+rm -rf "$dir"/etc/qemu/*.xml "$dir"/etc/qemu/autostart "$dir"/etc/storage "$dir"/etc/qemu/networks/autostart
+mkdir -p "$dir/lib" "$dir/log" "$dir/cache" "$dir/sock" "$dir/run"
+mount --bind "$dir/etc" /etc/libvirt
+mount --bind "$dir/lib" /var/lib/libvirt
+mount --bind "$dir/log" /var/log/libvirt
+mount --bind "$dir/cache" /var/cache/libvirt
+mount --bind "$dir/run" /run/libvirt
+mkdir -p /var/lib/libvirt/images /var/lib/libvirt/dnsmasq /run/libvirt/network
+printf 'unix_sock_dir = "%s"\nauth_unix_rw = "none"\nlog_outputs = "3:file:%s"\n' "$dir/sock" "$dir/libvirtd.log" >"$dir/libvirtd.conf"
+ip link set lo up
+virtlogd -d -p "$dir/virtlogd.pid"
+# A shell is this namespace's init: it reaps what a daemon that was killed leaves.
+while :; do
+	if [ -e "$dir/down" ]; then
+		sleep 0.05
+	else
+		libvirtd --config "$dir/libvirtd.conf" --pid-file "$dir/libvirtd.pid" || true
+	fi
+done
