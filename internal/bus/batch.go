@@ -2,24 +2,19 @@ package bus
 
 import (
 	"context"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 )
 
-const (
-	// maxBatch is the server's limit on an atomic batch.
-	maxBatch = 1000
-	// batchTimeout bounds one attempt, so that an answer that was lost costs no more.
-	batchTimeout = 5 * time.Second
-)
+// maxBatch is the server's limit on an atomic batch.
+const maxBatch = 1000
 
 // publishFenced sends msgs once, all or none of them, while the last message of the
 // fence's subject has the expected sequence.
 func publishFenced(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) error {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	ctx, cancel := attemptOn(ctx, js.Conn())
 	defer cancel()
 	if len(msgs) > 1 {
 		return publishBatch(ctx, js, fence, expected, msgs)

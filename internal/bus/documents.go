@@ -366,5 +366,5 @@ type Fence struct {
 type LeaseDoc struct {
 	Type   string `json:"type"`
 	Holder string `json:"holder"` // empty: released
-	Nonce  string `json:"nonce"`  // tells whether a write with a lost answer was stored
+	Nonce  string `json:"nonce"`  // of the process: tells its writes from those of one before it
 }

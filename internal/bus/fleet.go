@@ -67,7 +67,8 @@ type Msg struct {
 
 // lastMsg reads the newest message of a subject; ok is false where there is none.
 func (f *Fleet) lastMsg(ctx context.Context, stream, subject string) (m Msg, ok bool, err error) {
-	// A handle without its info: the stream's own answer to one request, not two.
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	s, err := f.js.Stream(ctx, stream)
 	if err != nil {
 		return Msg{}, false, fmt.Errorf("read %s: %w", subject, err)
@@ -87,6 +88,8 @@ func (f *Fleet) lastMsg(ctx context.Context, stream, subject string) (m Msg, ok 
 func (f *Fleet) PublishEvent(ctx context.Context, subject, id string, e Event) error {
 	msg := &nats.Msg{Subject: subject, Data: Encode(e), Header: nats.Header{}}
 	InjectTrace(ctx, msg.Header)
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	if _, err := f.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id)); err != nil {
 		return fmt.Errorf("publish event on %s: %w", subject, err)
 	}
@@ -102,6 +105,8 @@ func (f *Fleet) PublishIntent(ctx context.Context, subject string, doc []byte) (
 	}
 	msg := &nats.Msg{Subject: subject, Data: doc, Header: nats.Header{}}
 	InjectTrace(ctx, msg.Header)
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	ack, err := f.js.PublishMsg(ctx, msg)
 	if err != nil {
 		return 0, fmt.Errorf("publish intent on %s: %w", subject, full(err, f.names.Intents()))
@@ -133,6 +138,8 @@ const UsageAlarm = 0.8
 
 // Usage is how full a stream is, 0 to 1, by the nearest of its limits.
 func (f *Fleet) Usage(ctx context.Context, stream string) (float64, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	s, err := f.js.Stream(ctx, stream)
 	if err != nil {
 		return 0, fmt.Errorf("usage of stream %s: %w", stream, err)

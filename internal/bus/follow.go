@@ -92,7 +92,7 @@ func (r *follower) round(ctx context.Context) error {
 		MemoryStorage:     true,
 		Replicas:          1,
 	}
-	cons, err := s.CreateConsumer(ctx, cfg)
+	cons, err := r.consumer(ctx, s, cfg)
 	if err != nil {
 		return fmt.Errorf("make a reader of %s: %w", r.stream, err)
 	}
@@ -110,6 +110,12 @@ func (r *follower) round(ctx context.Context) error {
 	}
 	defer msgs.Stop()
 	return r.read(ctx, cons, msgs, reconnected)
+}
+
+func (r *follower) consumer(ctx context.Context, s jetstream.Stream, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	return s.CreateConsumer(ctx, cfg)
 }
 
 func (r *follower) read(ctx context.Context, cons jetstream.Consumer, msgs jetstream.MessagesContext, reconnected <-chan nats.Status) error {
@@ -169,6 +175,8 @@ func (r *follower) next(ctx context.Context, msgs jetstream.MessagesContext) (je
 }
 
 func (r *follower) checkCaught(ctx context.Context, cons jetstream.Consumer) error {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	info, err := cons.Info(ctx)
 	if err != nil {
 		return err
@@ -188,6 +196,8 @@ func (r *follower) caught() {
 
 // check compares the stream with what was seen of it before.
 func (r *follower) check(ctx context.Context) (jetstream.Stream, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	s, err := r.fleet.js.Stream(ctx, r.stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && r.began {
 		return nil, &streamError{stream: r.stream, is: ErrStreamRegressed, cause: err}

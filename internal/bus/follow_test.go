@@ -71,7 +71,7 @@ func TestFollowIsCaughtUpWhenTheLastMessageIsRemovedMeanwhile(t *testing.T) {
 	s, f := bustest.Fleet(t)
 	_, js := s.Connect("test")
 	n := f.Names()
-	const many = 1100 // beyond the first pull, so that the last one is not under way yet
+	const many = 2*bus.MaxPull + 1 // the first pull ends right before the last one
 	publishIntents(t, f, 0, many)
 	intents, err := js.Stream(bustest.Context(t), n.Intents())
 	if err != nil {
@@ -82,6 +82,14 @@ func TestFollowIsCaughtUpWhenTheLastMessageIsRemovedMeanwhile(t *testing.T) {
 	defer cancel()
 	go f.Follow(ctx, n.Intents(), "", func(m bus.Msg) error { //nolint:errcheck // ends with ctx
 		if m.Seq == 1 {
+			bustest.Eventually(t, "the first pull is delivered", func() error {
+				for c := range intents.ListConsumers(ctx).Info() {
+					if c.Delivered.Stream == many-1 {
+						return nil
+					}
+				}
+				return errors.New("it is not")
+			})
 			return intents.DeleteMsg(ctx, many)
 		}
 		if m.Seq == many {

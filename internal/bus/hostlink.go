@@ -76,7 +76,7 @@ const (
 
 // bind looks the consumer up and pulls from it until that fails.
 func (l *HostLink) bind(ctx context.Context, handle func([]Delivery) error, worked func()) error {
-	cons, err := l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
+	cons, err := l.lookUp(ctx)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return errors.New("the coordinator has not admitted this host yet")
 	}
@@ -92,6 +92,12 @@ func (l *HostLink) bind(ctx context.Context, handle func([]Delivery) error, work
 			return err
 		}
 	}
+}
+
+func (l *HostLink) lookUp(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	return l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
 }
 
 // pull asks for MaxPull messages once and handles them as they come: the first at once,

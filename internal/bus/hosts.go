@@ -22,6 +22,8 @@ const (
 
 // AdmitHost makes the durable consumer of a host, or brings it up to date.
 func (f *Fleet) AdmitHost(ctx context.Context, host string) error {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	_, err := f.js.CreateOrUpdateConsumer(ctx, f.names.Assignments(), jetstream.ConsumerConfig{
 		Durable:        f.names.Consumer(host),
 		Description:    "Assignments of host " + host,
@@ -45,6 +47,8 @@ func (f *Fleet) AdmitHost(ctx context.Context, host string) error {
 // UnpinHost lets a new session of a host pull at once, instead of waiting until the pin of
 // the old one has expired.
 func (f *Fleet) UnpinHost(ctx context.Context, host string) error {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	s, err := f.js.Stream(ctx, f.names.Assignments())
 	if err == nil {
 		err = s.UnpinConsumer(ctx, f.names.Consumer(host), pullGroup)
@@ -57,6 +61,8 @@ func (f *Fleet) UnpinHost(ctx context.Context, host string) error {
 
 // ResyncHost delivers all of a host's assignments again.
 func (f *Fleet) ResyncHost(ctx context.Context, host string) error {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	if _, err := f.js.ResetConsumerToSequence(ctx, f.names.Assignments(), f.names.Consumer(host), 1); err != nil {
 		return fmt.Errorf("reset the consumer of host %s: %w", host, err)
 	}
@@ -66,7 +72,9 @@ func (f *Fleet) ResyncHost(ctx context.Context, host string) error {
 // HostPulls tells whether somebody waits for the host's assignments right now. Between two
 // pulls nobody does for a moment, so it looks twice before it says no.
 func (f *Fleet) HostPulls(ctx context.Context, host string) (bool, error) {
-	for attempt := 0; ; attempt++ {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	for look := 0; ; look++ {
 		c, err := f.js.Consumer(ctx, f.names.Assignments(), f.names.Consumer(host))
 		if err != nil {
 			return false, fmt.Errorf("look up the consumer of host %s: %w", host, err)
@@ -74,7 +82,7 @@ func (f *Fleet) HostPulls(ctx context.Context, host string) (bool, error) {
 		if c.CachedInfo().NumWaiting > 0 {
 			return true, nil
 		}
-		if attempt == 1 {
+		if look == 1 {
 			return false, nil
 		}
 		select {

@@ -67,11 +67,10 @@ func (l *Leader) writeFence(ctx context.Context, stream, subject string, expecte
 	doc := Encode(Fence{Type: TypeFence, Term: l.term, Incarnation: l.fleet.inst.Incarnation, Holder: l.holder, Nonce: nonce})
 	wait := newRetry(retryMin, retryMax)
 	for {
-		ack, err := l.fleet.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: doc},
-			jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(expected))
+		seq, err := l.sendFence(ctx, stream, &nats.Msg{Subject: subject, Data: doc}, expected)
 		switch judge(err) {
 		case stored:
-			return ack.Sequence, nil
+			return seq, nil
 		case refused:
 			return 0, fmt.Errorf("write the fence of %s: %w", stream, full(err, stream))
 		case wrongSeq:
@@ -89,6 +88,16 @@ func (l *Leader) writeFence(ctx context.Context, stream, subject string, expecte
 			return 0, fmt.Errorf("write the fence of %s: %w", stream, ended(ctx, err))
 		}
 	}
+}
+
+func (l *Leader) sendFence(ctx context.Context, stream string, m *nats.Msg, expected uint64) (uint64, error) {
+	ctx, cancel := attemptOn(ctx, l.fleet.nc)
+	defer cancel()
+	ack, err := l.fleet.js.PublishMsg(ctx, m, jetstream.WithExpectStream(stream), jetstream.WithExpectLastSequencePerSubject(expected))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
 }
 
 // lead tells whether our fence still stands in the assignments; nil when it does.
@@ -196,6 +205,8 @@ func (l *Leader) commit(ctx context.Context, stream, fence string, expected uint
 var errStreamGone = errors.New("the stream is not there")
 
 func (l *Leader) gone(ctx context.Context, stream string) (bool, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	_, err := l.fleet.js.Stream(ctx, stream)
 	return errors.Is(err, jetstream.ErrStreamNotFound), err
 }
@@ -226,6 +237,8 @@ func (l *Leader) remove(ctx context.Context, stream string, seq uint64) error {
 	if seq == 0 {
 		return nil
 	}
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	s, err := l.fleet.js.Stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)

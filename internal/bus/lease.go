@@ -21,6 +21,7 @@ type Lease struct {
 	fleet  *Fleet
 	holder string
 	ttl    time.Duration
+	nonce  string // of this Lease: tells its own writes from those of a process before it
 
 	mu  sync.Mutex // guards the field that follows, held through a write
 	seq uint64     // of our lease message; 0: not ours
@@ -28,7 +29,7 @@ type Lease struct {
 
 // NewLease names the candidate, uniquely among coordinators. ttl is raised to MinLeaseTTL.
 func (f *Fleet) NewLease(holder string, ttl time.Duration) *Lease {
-	return &Lease{fleet: f, holder: holder, ttl: max(ttl, MinLeaseTTL)}
+	return &Lease{fleet: f, holder: holder, ttl: max(ttl, MinLeaseTTL), nonce: NewULID()}
 }
 
 // Acquire takes the lease, or returns ErrLeaseHeld. A lease that holder already holds
@@ -76,14 +77,13 @@ func (l *Lease) Release(ctx context.Context) error {
 // writeLocked stores a lease document if the stream's last sequence is still the expected
 // one. An outcome that was not known is settled by reading. l.mu is held.
 func (l *Lease) writeLocked(ctx context.Context, holder string, expected uint64) error {
-	nonce := NewULID()
-	msg := &nats.Msg{Subject: l.fleet.names.Lease(), Data: Encode(LeaseDoc{Type: TypeLease, Holder: holder, Nonce: nonce})}
-	ack, err := l.fleet.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(l.ttl), jetstream.WithExpectLastSequence(expected))
+	seq, err := l.send(ctx, holder, expected)
 	if err == nil {
-		l.seq = ack.Sequence
+		l.seq = seq
 		return nil
 	}
-	if v := judge(err); v != wrongSeq && v != unknown {
+	v := judge(err)
+	if v != wrongSeq && v != unknown {
 		return fmt.Errorf("write the lease: %w", err)
 	}
 	m, ok, readErr := l.fleet.lastMsg(ctx, l.fleet.names.LeaseStream(), l.fleet.names.Lease())
@@ -92,21 +92,34 @@ func (l *Lease) writeLocked(ctx context.Context, holder string, expected uint64)
 	}
 	doc, _ := Decode[LeaseDoc](m.Data)
 	switch {
-	case ok && doc.Nonce == nonce: // it was stored, and the answer lost
+	case ok && doc.Nonce == l.nonce: // this write, or an earlier one, was stored and its answer lost
 		l.seq = m.Seq
-		return nil
-	case ok && doc.Holder == l.holder: // an earlier renewal of ours was stored late
-		l.seq = m.Seq
-		return fmt.Errorf("write the lease: %w", err)
-	case judge(err) == wrongSeq:
+		if doc.Holder == holder {
+			return nil
+		}
+	case v == wrongSeq:
 		l.seq = 0
 		return fmt.Errorf("%w: %s", ErrLeaseHeld, doc.Holder)
 	}
 	return fmt.Errorf("write the lease: %w", err)
 }
 
+// send publishes once. Half a ttl is left for reading and another attempt.
+func (l *Lease) send(ctx context.Context, holder string, expected uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(l.ttl/2, apiTimeout))
+	defer cancel()
+	msg := &nats.Msg{Subject: l.fleet.names.Lease(), Data: Encode(LeaseDoc{Type: TypeLease, Holder: holder, Nonce: l.nonce})}
+	ack, err := l.fleet.js.PublishMsg(ctx, msg, jetstream.WithMsgTTL(l.ttl), jetstream.WithExpectLastSequence(expected))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
 // read returns who holds the lease (empty: nobody) and the stream's last sequence.
 func (l *Lease) read(ctx context.Context) (last uint64, holder string, err error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
 	s, err := l.fleet.js.Stream(ctx, l.fleet.names.LeaseStream())
 	if err != nil {
 		return 0, "", fmt.Errorf("read the lease: %w", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Bounds of the delay between attempts.
@@ -11,6 +13,28 @@ const (
 	retryMin = 50 * time.Millisecond
 	retryMax = 2 * time.Second
 )
+
+// attempt bounds one request, so that an answer that was lost costs no more than that,
+// however long the caller would wait: a request does not end when its connection does.
+func attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, apiTimeout)
+}
+
+// attemptOn is attempt for writes that are repeated until their outcome is known: it ends
+// as well when nc reconnects, for the answer will not come any more.
+func attemptOn(ctx context.Context, nc *nats.Conn) (context.Context, context.CancelFunc) {
+	ctx, cancel := attempt(ctx)
+	reconnected := nc.StatusChanged(nats.CONNECTED)
+	go func() {
+		defer nc.RemoveStatusListener(reconnected)
+		defer cancel()
+		select {
+		case <-reconnected:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
 
 // retry waits with doubling, jittered delays.
 type retry struct{ min, max, next time.Duration }
