@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
 	"golang.org/x/sync/errgroup"
 
 	"proxyfleet/internal/backends"
@@ -24,6 +28,9 @@ type Options struct {
 	NATS []nats.Option
 	// OpenBackend opens the backend; default the package's own [OpenBackend].
 	OpenBackend func(Config, backends.Owner, *slog.Logger) (backends.Backend, error)
+	// Tracer and Meter take spans and metrics; nil: nowhere.
+	Tracer trace.TracerProvider
+	Meter  metric.MeterProvider
 	// Context wraps the context of every call to the backend; nil: as it is. It is for
 	// builds that crash at a labelled step.
 	Context func(context.Context) context.Context
@@ -59,6 +66,12 @@ func Open(cfg Config, opts Options) (*Agent, error) {
 	}
 	if opts.OpenBackend == nil {
 		opts.OpenBackend = OpenBackend
+	}
+	if opts.Tracer == nil {
+		opts.Tracer = tracenoop.NewTracerProvider()
+	}
+	if opts.Meter == nil {
+		opts.Meter = metricnoop.NewMeterProvider()
 	}
 	if opts.Context == nil {
 		opts.Context = func(ctx context.Context) context.Context { return ctx }

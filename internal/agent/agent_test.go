@@ -173,6 +173,7 @@ func TestAnAgentWithoutNATSRepairsWhatIsRecorded(t *testing.T) {
 		t.Errorf("the other instance: %v", err)
 	}
 	r.server.Restart()
+	r.unpin()
 	r.state(a, "running in session 2", func(s bus.State) bool { return s.Phase == bus.PhaseRunning && s.Session == 2 })
 	r.phase(dead, bus.PhaseGone)
 	r.gone(b)
@@ -189,6 +190,7 @@ func TestALostRecordIsAskedForAndDeletesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
+	r.unpin()
 	r.beat("resync", func(b bus.Beat) bool { return b.Resync && b.Session == 2 })
 	r.host("both unclaimed", func(h bus.Host) bool { return len(h.Unclaimed) == 2 && h.Unclaimed[0].Kind == "instance" })
 	if err := r.fleet.ResyncHost(bustest.Context(t), host); err != nil {
@@ -242,6 +244,7 @@ func TestAnUnclaimedInstanceIsReportedAndGoesByTombstoneOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.start()
+	r.unpin()
 	r.host("it unclaimed", func(h bus.Host) bool { return len(h.Unclaimed) == 1 && h.Unclaimed[0].UID == a.UID })
 	if _, err := r.there(a); err != nil {
 		t.Fatalf("the unclaimed instance: %v", err)

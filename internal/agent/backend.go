@@ -9,18 +9,32 @@ import (
 	"proxyfleet/internal/backends/sim"
 )
 
+// opener opens a backend whose own configuration is decoded already.
+type opener func(backends.Owner, *slog.Logger) (backends.Backend, error)
+
 // BackendTypes are what backend.type may be.
 func BackendTypes() []string { return []string{"local", "libvirt", "sim"} }
 
-// OpenBackend opens the configured backend for owner. Its own keys are decoded strictly.
-func OpenBackend(cfg Config, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {
-	switch cfg.Backend.Type {
+// opener decodes the backend's own keys strictly. It opens nothing.
+func (c Config) opener() (opener, error) {
+	switch c.Backend.Type {
 	case "sim":
 		var own sim.Config
-		if err := cfg.Backend.decode(&own); err != nil {
+		if err := c.Backend.decode(&own); err != nil {
 			return nil, err
 		}
-		return sim.New(own, sim.Options{Owner: owner, Log: log, Host: cfg.HostConfig})
+		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+			return sim.New(own, sim.Options{Owner: o, Log: log, Host: c.HostConfig})
+		}, nil
 	}
-	return nil, fmt.Errorf("backend.type %q is not one of %s", cfg.Backend.Type, strings.Join(BackendTypes(), ", "))
+	return nil, fmt.Errorf("backend.type: %q is not one of %s", c.Backend.Type, strings.Join(BackendTypes(), ", "))
+}
+
+// OpenBackend opens the configured backend for owner.
+func OpenBackend(cfg Config, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {
+	open, err := cfg.opener()
+	if err != nil {
+		return nil, err
+	}
+	return open(owner, log)
 }

@@ -143,6 +143,9 @@ func (d *driver) confirm(ctx context.Context, e entry) {
 	err := d.loop.out.stored(ctx, e.Assignment.Proxy, e.Assignment.UID)
 	d.end(cancel, func(o *observed) bool {
 		o.Stored = err == nil && d.entry.Seq == e.Seq
+		if err != nil {
+			o.RetryAt = time.Now().Add(d.loop.policy.RetryMin)
+		}
 		return false
 	})
 }

@@ -47,8 +47,8 @@ func (c *Config) validate() error {
 	if !filepath.IsAbs(c.StateDir) {
 		p.add("stateDir", "%q is not an absolute path", c.StateDir)
 	}
-	if !slices.Contains(BackendTypes(), c.Backend.Type) {
-		p.add("backend.type", "%q is not one of %s", c.Backend.Type, strings.Join(BackendTypes(), ", "))
+	if _, err := c.opener(); err != nil {
+		p = append(p, err)
 	}
 	c.validateShapes(&p)
 	c.validateTimes(&p)

@@ -128,7 +128,7 @@ func (d *driver) begin(ctx context.Context, e entry, budget time.Duration) (cont
 		return nil, nil, false
 	}
 	d.cancel = cancel
-	return ctx, cancel, true
+	return bus.ExtractTrace(ctx, d.header), cancel, true
 }
 
 // end takes a call's outcome by change, which tells whether there is something to publish:

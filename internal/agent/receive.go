@@ -54,7 +54,7 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 				at[d.UID] = n
 				entries, headers = append(entries, entry{}), append(headers, nil)
 			}
-			entries[n], headers[n] = entry{Assignment: *d.Doc, Seq: d.Seq}, trace(d.Header)
+			entries[n], headers[n] = entry{Assignment: *d.Doc, Seq: d.Seq}, traceOf(d.Header)
 		}
 	}
 	if err := a.record.put(entries, seq); err != nil {
@@ -116,8 +116,8 @@ func (a *Agent) meet(i bus.Installation) error {
 	return fmt.Errorf("%w (incarnation %s, pinned %s)", errFrozen, i.Incarnation, pinned)
 }
 
-// trace keeps the trace context of a message's headers.
-func trace(h nats.Header) nats.Header {
+// traceOf keeps the trace context of a message's headers.
+func traceOf(h nats.Header) nats.Header {
 	out := nats.Header{}
 	bus.InjectTrace(bus.ExtractTrace(context.Background(), h), out)
 	if len(out) == 0 {

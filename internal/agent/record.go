@@ -97,9 +97,11 @@ func (r *record) replay(raw []byte) (damage, error) {
 		}
 		first = false
 		d.Corrupt, bad = d.Corrupt+bad, 0
+		r.lines++
 		r.apply(l)
 	}
 	d.Torn = bad > 0
+	d.Missing = first || r.lines == 0 // the first line is written by rename: it is never cut off
 	return d, nil
 }
 
@@ -264,6 +266,22 @@ func (r *record) known(uid string) (e entry, held bool, gone retired, was bool) 
 	e, held = r.entries[uid]
 	gone, was = r.retired[uid]
 	return
+}
+
+// restartSequences forgets all sequences: those of a stream that was made anew begin at 1.
+func (r *record) restartSequences() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for uid, e := range r.entries {
+		e.Seq = 0
+		r.entries[uid] = e
+	}
+	for uid, x := range r.retired {
+		x.Seq = 0
+		r.retired[uid] = x
+	}
+	r.seq = 0
+	return r.compactLocked()
 }
 
 func (r *record) highest() uint64 {

@@ -10,10 +10,17 @@ import (
 	"proxyfleet/internal/bus"
 )
 
+// publisher is the part of [bus.HostLink] that takes what is said.
+type publisher interface {
+	PutState(bus.State, nats.Header)
+	PutHost(bus.Host)
+	FlushState(ctx context.Context, proxy, uid string) error
+}
+
 // reporter numbers and publishes what the agent says. A counter rises with every document
 // of a session, whatever it is about.
 type reporter struct {
-	link    *bus.HostLink
+	link    publisher
 	hostID  string
 	session uint64
 

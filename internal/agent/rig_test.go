@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ const host = "host-1"
 
 // rig is a real server with a leader's pen, a simulated machine, and an agent on it.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	server *bustest.Server
 	fleet  *bus.Fleet
 	leader *bus.Leader
@@ -29,6 +30,7 @@ type rig struct {
 	world  *sim.World
 	cfg    Config
 	agent  *running
+	broken atomic.Bool // the backend cannot be opened
 }
 
 type running struct {
@@ -37,7 +39,7 @@ type running struct {
 	done   chan error
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := bareRig(t)
 	r.connectLeader()
@@ -49,7 +51,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // bareRig has a server without streams, and no agent yet.
-func bareRig(t *testing.T) *rig {
+func bareRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, server: bustest.Start(t), world: sim.NewWorld()}
 	r.cfg = Config{Host: HostConfig{Name: host, Zone: "z"}, StateDir: t.TempDir(), NATS: bus.ClientConfig{URL: r.server.URL()},
@@ -73,6 +75,9 @@ func (r *rig) connectLeader() {
 func (r *rig) start() {
 	r.t.Helper()
 	a, err := Open(r.cfg, Options{Log: bustest.Log(r.t), OpenBackend: func(cfg Config, o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+		if r.broken.Load() {
+			return nil, errors.New("no such socket")
+		}
 		return sim.New(sim.Config{}, sim.Options{Owner: o, Log: log, World: r.world, Host: cfg.HostConfig})
 	}})
 	if err != nil {
@@ -83,6 +88,12 @@ func (r *rig) start() {
 	go func() { run.done <- a.Run(ctx); close(run.done) }()
 	r.agent = run
 	r.t.Cleanup(func() { _ = run.end() })
+}
+
+// unpin lets a new session pull at once, as the coordinator does when it hears of one.
+func (r *rig) unpin() {
+	r.t.Helper()
+	bustest.Eventually(r.t, "unpin", func() error { return r.fleet.UnpinHost(bustest.Context(r.t), host) })
 }
 
 // end stops the agent cleanly.

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"proxyfleet/internal/agent"
+)
+
+// configPath is where every command finds the configuration.
+type configPath struct {
+	Config string `name:"config" short:"c" type:"path" default:"/etc/proxyfleet/agent.yaml" env:"PROXYFLEET_AGENT_CONFIG" help:"Path of agent.yaml (default: ${default})."`
+}
+
+type configCmd struct {
+	Sample   sampleCmd   `cmd:"" help:"Print an agent.yaml with every option, its default and its meaning."`
+	Validate validateCmd `cmd:"" help:"Read agent.yaml and say what is wrong with it, with line and column."`
+}
+
+type sampleCmd struct{}
+
+func (sampleCmd) Run() error {
+	_, err := os.Stdout.Write(agent.Sample())
+	return err
+}
+
+type validateCmd struct{ configPath }
+
+func (c validateCmd) Run() error {
+	cfg, err := agent.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Printf("%s is valid: host %s, backend %s\n", c.Config, cfg.Host.Name, cfg.Backend.Type)
+	return err
+}
+
+type acceptCmd struct {
+	configPath
+	Incarnation string `arg:"" help:"The incarnation that the agent's log and the host's checks name."`
+}
+
+func (c acceptCmd) Run() error {
+	cfg, err := agent.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	if err := agent.AcceptStreams(cfg.StateDir, c.Incarnation); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("host %s takes assignments from incarnation %s at its next start\n", cfg.Host.Name, c.Incarnation)
+	return err
+}

@@ -1,0 +1,59 @@
+// Command agent runs on a host: it makes the proxies that are assigned to it real, and
+// reports what it sees.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+)
+
+type cli struct {
+	Run           runCmd     `cmd:"" help:"Run the agent until it is told to stop. Proxies keep running."`
+	Check         checkCmd   `cmd:"" help:"Check what the configured backend needs, and say what is wrong. Changes nothing."`
+	Config        configCmd  `cmd:"" help:"Work with agent.yaml."`
+	AcceptStreams acceptCmd  `cmd:"" name:"accept-streams" help:"Take assignments from streams that were made anew for the same installation."`
+	Version       versionCmd `cmd:"" help:"Print the version."`
+}
+
+// errChecks makes the exit code 1 after a table that has said why.
+var errChecks = errors.New("some checks failed")
+
+func main() {
+	var c cli
+	k := kong.Parse(&c,
+		kong.Name("agent"),
+		kong.Description("The proxyfleet agent: makes forward proxies on this host real, as the coordinator assigns them."),
+		kong.UsageOnError(),
+		kong.BindTo(context.Background(), (*context.Context)(nil)),
+	)
+	if err := k.Run(); err != nil {
+		if !errors.Is(err, errChecks) {
+			fmt.Fprintln(os.Stderr, "agent:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+type versionCmd struct{}
+
+func (versionCmd) Run() error {
+	_, err := fmt.Println(version())
+	return err
+}
+
+// version is the module's, or the commit that it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}
