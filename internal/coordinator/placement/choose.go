@@ -113,7 +113,7 @@ func Explain(hosts map[string]*Host, req *Request) string {
 		if more := len(who) - named; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		parts[i] = text + " " + reason
+		parts[i] = text + ": " + reason
 	}
 	return strings.Join(parts, "; ")
 }

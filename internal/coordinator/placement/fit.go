@@ -69,7 +69,7 @@ func Fit(h *Host, req *Request) (Binding, Why) {
 		return Binding{}, w
 	}
 	if slices.ContainsFunc(h.Full, func(full bus.Capacity) bool { return covers(b.Shape, full) }) {
-		return Binding{}, Why{"said that it has no room for this shape", ""}
+		return Binding{}, Why{"no room for this shape, by its own word", ""}
 	}
 	var release bus.Capacity
 	if h.Name == req.Prefer {
@@ -81,17 +81,17 @@ func Fit(h *Host, req *Request) (Binding, Why) {
 // Matches checks what a spec asks of the host as such: name, backend, zone, labels.
 func Matches(h *Host, p bus.Placement) Why {
 	if p.Host != "" && p.Host != h.Name {
-		return Why{"is not the host asked for,", p.Host}
+		return Why{"not the host asked for,", p.Host}
 	}
 	if p.Backend != "" && p.Backend != h.Backend {
-		return Why{"has not the backend", p.Backend}
+		return Why{"not of backend", p.Backend}
 	}
 	if p.Zone != "" && p.Zone != h.Zone {
-		return Why{"is not in zone", p.Zone}
+		return Why{"not in zone", p.Zone}
 	}
 	for k, v := range p.Labels {
 		if h.Labels[k] != v {
-			return Why{"has other labels", ""}
+			return Why{"other labels", ""}
 		}
 	}
 	return Why{}
@@ -117,7 +117,7 @@ func bindImage(h *Host, b *Binding) Why {
 	switch {
 	case image == "" && takesNone:
 	case image == "" && o.DefaultImage == "":
-		return Why{"has no default image and the intent names none", ""}
+		return Why{"no default image, and the intent names none", ""}
 	case image == "":
 		b.Spec.Image = o.DefaultImage
 		b.Defaulted = append(b.Defaulted, "image")
@@ -139,7 +139,7 @@ func bindMachine(h *Host, b *Binding) Why {
 	}
 	if name == "" {
 		if name = o.DefaultMachineType; name == "" {
-			return Why{"has no default machine type and the intent names none", ""}
+			return Why{"no default machine type, and the intent names none", ""}
 		}
 		b.Spec.MachineType = name
 		b.Defaulted = append(b.Defaulted, "machineType")
@@ -174,7 +174,7 @@ func room(h *Host, need, release bus.Capacity) Why {
 		{"slots", c.Slots, bound.Slots, need.Slots, release.Slots},
 	} {
 		if d.has >= 0 && d.need > 0 && d.bound-d.released+d.need > d.has {
-			return Why{"has not enough left of", d.name}
+			return Why{"not enough left of", d.name}
 		}
 	}
 	return Why{}

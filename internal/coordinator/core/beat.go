@@ -1,0 +1,131 @@
+package core
+
+import (
+	"fmt"
+
+	"proxyfleet/internal/bus"
+)
+
+// drift is what the last beat said, to tell lasting differences from messages on their way.
+type drift struct {
+	theirs, ours string // digests
+	ahead        uint64 // an assignment sequence that we had not seen
+}
+
+func (m *Model) onBeat(beat Beat) {
+	h := m.hosts[beat.Host]
+	doc := beat.Doc
+	if !m.live || h == nil || h.id != doc.HostID || doc.Session < h.session {
+		return // unknown, another host of the name, or an earlier session
+	}
+	m.noteSession(h, doc.Session)
+	h.lastBeat, h.asked = m.now, false
+	if !h.reachable {
+		h.reachable = true
+		m.sayHost(h, "HostBack", bus.Event{Cause: "host", Message: "it beats again"})
+		m.touch(h)
+		m.markHost(h)
+		m.markWaiting(func(p *proxy) bool { return true })
+	}
+	m.noteIncarnation(h, doc)
+	switch {
+	case doc.Resync:
+		m.resync(h, "its record was lost")
+	case m.drifted(h, doc):
+		m.resync(h, "its digest differs from what it reported")
+	}
+}
+
+// resync has all of a host's assignments delivered again. The host answers each with its
+// state. It takes a while, so repeated beats do not start it anew.
+func (m *Model) resync(h *host, why string) {
+	if m.now.Before(h.resyncAt) {
+		return
+	}
+	h.resyncAt = m.now.Add(m.cfg.Silence)
+	h.drift = drift{}
+	m.do(ResyncHost{h.name})
+	m.sayHost(h, "Resync", bus.Event{Cause: "host", Message: why + "; all its assignments are delivered again"})
+}
+
+// drifted reports whether host and coordinator have differed since the last beat without
+// anything having changed on either side.
+func (m *Model) drifted(h *host, doc bus.Beat) bool {
+	if doc.Digest == "" {
+		return false
+	}
+	now := drift{theirs: doc.Digest, ours: m.digest(h), ahead: h.drift.ahead}
+	lasting := now.theirs != now.ours && now.theirs == h.drift.theirs && now.ours == h.drift.ours
+	h.drift = now
+	return lasting
+}
+
+// digest is what the host's beats should carry: of every state but those that are gone.
+func (m *Model) digest(h *host) string {
+	var states []bus.State
+	for _, b := range h.bindings {
+		if b.state != nil && b.state.Phase != bus.PhaseGone {
+			states = append(states, *b.state)
+		}
+	}
+	return bus.Digest(states)
+}
+
+// noteIncarnation freezes deletions and moves when a host has recorded what these streams
+// never held: they were lost, recreated or restored, and what they say may be old.
+func (m *Model) noteIncarnation(h *host, doc bus.Beat) {
+	if doc.Incarnation != "" && doc.Incarnation != m.cfg.Installation.Incarnation {
+		m.freeze(fmt.Sprintf("host %s knows these streams as incarnation %s; they are %s now", h.name, doc.Incarnation, m.cfg.Installation.Incarnation))
+		return
+	}
+	if h.drift.ahead > m.high {
+		m.freeze(fmt.Sprintf("host %s has recorded assignment %d; the stream ends at %d", h.name, h.drift.ahead, m.high))
+	}
+	h.drift.ahead = doc.Seq // judged at the next beat: ours may be on its way
+}
+
+// freeze stops deletions and moves until a person has looked.
+func (m *Model) freeze(why string) {
+	if m.frozen != "" {
+		return
+	}
+	m.frozen = "deletions and moves are frozen: " + why
+	m.do(Alarm{"Frozen", m.frozen})
+	m.sayFleet("Frozen", m.frozen, 0)
+	for _, p := range sorted(m.proxies) {
+		m.mark(p)
+	}
+}
+
+func (m *Model) tickHost(h *host) {
+	m.tickFull(h)
+	if h.reachable && h.doc != nil && !h.asked && m.now.Sub(h.lastBeat) >= m.cfg.Silence {
+		h.asked = true
+		m.do(AskPulls{h.name})
+	}
+}
+
+func (m *Model) onPulls(e Pulls) {
+	h := m.hosts[e.Host]
+	if !m.live || h == nil || !h.asked || !h.reachable {
+		return
+	}
+	h.asked = false
+	if e.Pulling { // its beats are lost, but it lives
+		h.lastBeat = m.now
+		return
+	}
+	m.hostSilent(h)
+}
+
+// hostSilent is where a host becomes unreachable.
+func (m *Model) hostSilent(h *host) {
+	h.reachable = false
+	if rival := h.rival; rival != nil {
+		m.admit(h, rival)
+		return
+	}
+	m.sayHost(h, "HostUnreachable", bus.Event{Cause: "host", Message: fmt.Sprintf("no beat for %s, and nobody pulls its assignments; what runs there is left as it is", m.now.Sub(h.lastBeat))})
+	m.touch(h)
+	m.markHost(h)
+}

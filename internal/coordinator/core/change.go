@@ -1,0 +1,139 @@
+package core
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator/placement"
+)
+
+// change brings a binding in line with an intent that was accepted after it was made: not
+// at all, in place, or by a new uid. What runs goes on running until that can be done.
+func (m *Model) change(d *decision) {
+	h := m.hosts[d.next.Host]
+	stays := h != nil && h.doc != nil && placement.Matches(h.offer, d.next.Accepted.Spec.Placement).Fits()
+	target := standing(d, h)
+	fields := differ(target, *d.next.Bound)
+	if stays && !slices.ContainsFunc(fields, func(f string) bool { return !slices.Contains(h.doc.InPlace, f) }) {
+		m.changeInPlace(d, target, fields)
+		return
+	}
+	why := m.swap(d, h, stays)
+	if why == "" {
+		m.sayProxy(d.p, "Replaced", bus.Event{Cause: "intent", Host: d.next.Host, UID: d.next.UID, Seq: d.next.IntentSeq,
+			Message: replacedText(d, fields, stays)})
+		return
+	}
+	m.waitFor(d, "the change waits, what runs is kept: "+why)
+	if d.next.Desired != d.next.Accepted.Desired { // needs no other binding
+		d.next.Desired = d.next.Accepted.Desired
+		d.next.Generation++
+		m.assign(d)
+	}
+}
+
+// swap replaces the binding, or says why not.
+func (m *Model) swap(d *decision, h *host, stays bool) (why string) {
+	switch {
+	case m.frozen != "":
+		return m.frozen
+	case h == nil || !h.reachable:
+		return fmt.Sprintf("host %s is silent, so what runs there could not be removed", d.next.Host)
+	}
+	req := m.request(d)
+	if stays {
+		req.Prefer, req.Release = d.next.Host, *d.next.Shape
+	}
+	if !m.replace(d, req) {
+		return placement.Explain(m.offers, req)
+	}
+	return ""
+}
+
+func (m *Model) changeInPlace(d *decision, target bus.Spec, fields []string) {
+	if len(fields) == 0 && d.next.Desired == d.next.Accepted.Desired {
+		d.next.Applied, d.changed = d.next.IntentSeq, true // the ledger only
+		return
+	}
+	d.next.Bound = &target
+	d.next.Generation++
+	m.apply(d)
+	m.sayProxy(d.p, "Changed", bus.Event{Cause: "intent", Host: d.next.Host, UID: d.next.UID, Seq: d.next.IntentSeq,
+		Message: fmt.Sprintf("generation %d, in place", d.next.Generation)})
+}
+
+func replacedText(d *decision, fields []string, stays bool) string {
+	what := "the host asked for is another one"
+	if stays {
+		what = strings.Join(fields, ", ") + " cannot change in place"
+	}
+	return fmt.Sprintf("%s; a new instance on host %s takes its place", what, d.next.Host)
+}
+
+// standing is the accepted spec as it would be bound where the proxy is now: a field that
+// was left to the host and still is keeps what it was given then.
+func standing(d *decision, h *host) bus.Spec {
+	s := d.next.Accepted.Spec
+	s.Placement, s.OnHostLoss = bus.Placement{}, ""
+	bound := d.next.Bound
+	var offer bus.Offer
+	if h != nil && h.doc != nil {
+		offer = h.doc.Offer
+	}
+	kept := func(field string) bool { return slices.Contains(d.next.Defaulted, field) }
+	if s.Image == "" {
+		s.Image = offer.DefaultImage
+		if kept("image") {
+			s.Image = bound.Image
+		}
+	}
+	if s.MachineType == "" {
+		s.MachineType = offer.DefaultMachineType
+		if kept("machineType") {
+			s.MachineType = bound.MachineType
+		}
+	}
+	if s.DiskGiB == 0 {
+		s.DiskGiB = offer.DefaultDiskGiB
+		if kept("diskGiB") {
+			s.DiskGiB = bound.DiskGiB
+		}
+	}
+	return s
+}
+
+// differ names the fields in which two bound specs differ, as a host's inPlace names them.
+func differ(a, b bus.Spec) []string {
+	var out []string
+	for _, f := range []struct {
+		name string
+		same bool
+	}{
+		{"port", a.Port == b.Port},
+		{"auth", reflect.DeepEqual(a.Auth, b.Auth)},
+		{"allowFrom", slices.Equal(a.AllowFrom, b.AllowFrom)},
+		{"egress", reflect.DeepEqual(orZero(a.Egress), orZero(b.Egress))},
+		{"image", a.Image == b.Image},
+		{"machineType", a.MachineType == b.MachineType},
+		{"diskGiB", a.DiskGiB == b.DiskGiB},
+		{"cloudInit", a.CloudInit == b.CloudInit && a.CloudInitBase64 == b.CloudInitBase64},
+	} {
+		if !f.same {
+			out = append(out, f.name)
+		}
+	}
+	return out
+}
+
+func orZero(e *bus.Egress) bus.Egress {
+	if e == nil {
+		return bus.Egress{}
+	}
+	if len(e.ConnectPorts) == 0 {
+		return bus.Egress{Private: e.Private}
+	}
+	return *e
+}

@@ -1,0 +1,83 @@
+package core
+
+import "proxyfleet/internal/bus"
+
+// Command is something to be done: one of the types below.
+type Command interface{ command() }
+
+// Commit is one decision: ledger entry, assignments and tombstones, stored together or not
+// at all.
+type Commit struct {
+	Writes []bus.Write
+	Trace  string // traceparent of the intent that caused it, or empty
+}
+
+// Retire removes a tombstone and then the state of its uid, each by its exact sequence;
+// 0: there is none.
+type Retire struct {
+	Assign, State bus.Msg // subject and sequence only
+}
+
+// ForgetLedger removes a ledger entry by its exact sequence.
+type ForgetLedger struct{ Entry bus.Msg }
+
+// Bucket is one of the inventory's.
+type Bucket int
+
+// The buckets of the inventory.
+const (
+	Proxies Bucket = iota
+	Hosts
+	Endpoints
+)
+
+// String names the bucket without its root.
+func (b Bucket) String() string { return [...]string{"proxies", "hosts", "endpoints"}[b] }
+
+// Put sets a key of the inventory; Delete removes it. They are derived from what was
+// committed before them.
+type Put struct {
+	Bucket Bucket
+	Key    string
+	Value  []byte
+}
+
+// Delete removes a key of the inventory.
+type Delete struct {
+	Bucket Bucket
+	Key    string
+}
+
+// AdmitHost makes the consumer of a host.
+type AdmitHost struct{ Host string }
+
+// UnpinHost lets a new session of a host pull at once.
+type UnpinHost struct{ Host string }
+
+// ResyncHost delivers all of a host's assignments again.
+type ResyncHost struct{ Host string }
+
+// AskPulls asks whether somebody waits for a host's assignments; [Pulls] answers.
+type AskPulls struct{ Host string }
+
+// Say publishes an event for people, once for an id.
+type Say struct {
+	Subject string
+	ID      string
+	Doc     bus.Event
+}
+
+// Alarm is for the people who run the coordinator: something that does not mend itself.
+type Alarm struct{ Reason, Message string }
+
+func (Commit) command()       {}
+func (Retire) command()       {}
+func (ForgetLedger) command() {}
+func (Put) command()          {}
+func (Delete) command()       {}
+func (AdmitHost) command()    {}
+func (UnpinHost) command()    {}
+func (ResyncHost) command()   {}
+func (AskPulls) command()     {}
+func (Say) command()          {}
+func (Alarm) command()        {}

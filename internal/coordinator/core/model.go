@@ -1,0 +1,236 @@
+package core
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator/intents"
+	"proxyfleet/internal/coordinator/placement"
+)
+
+// Config are the model's constants. Zero durations take the defaults.
+type Config struct {
+	Names        bus.Names
+	Installation bus.Installation
+	// Silence without a beat makes a host suspect; it is unreachable once nobody pulls its
+	// assignments either. Default 20 s: four beats.
+	Silence time.Duration
+	// FullFor is how long a host that said NoCapacity is not asked again for that shape,
+	// unless its offer changes. It doubles with each time in a row, up to 32 times.
+	// Default 1 min.
+	FullFor time.Duration
+	// Remember is how long the ledger knows a retired uid after it is gone. Default 90 days.
+	Remember time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	c.Silence = cmp.Or(c.Silence, 20*time.Second)
+	c.FullFor = cmp.Or(c.FullFor, time.Minute)
+	c.Remember = cmp.Or(c.Remember, 90*24*time.Hour)
+	return c
+}
+
+// Model is everything that the coordinator knows. It is used by one goroutine.
+type Model struct {
+	cfg  Config
+	live bool // everything stored is loaded; decisions are made
+	now  time.Time
+	uids uidSource
+
+	proxies  map[string]*proxy
+	hosts    map[string]*host
+	offers   map[string]*placement.Host // hosts as placement sees them
+	waiting  map[*proxy]bool            // an accepted intent waits for a host
+	held     map[*proxy]bool            // an intent waits until streams have room
+	dirty    []*proxy                   // to be reconciled, in order
+	changed  []*host                    // to be shown, and offered to who waits
+	put      [3]map[string]string       // the inventory as commanded last, by bucket
+	high     uint64                     // highest sequence seen in the assignments stream
+	full     string                     // why only deletions are taken on, or empty
+	frozen   string                     // why nothing is deleted or moved, or empty
+	pruneAt  time.Time                  // when to look for uids to forget
+	commits  []Command                  // of this step
+	commands []Command                  // of this step, to follow the commits
+}
+
+// New returns an empty model.
+func New(cfg Config) *Model {
+	m := &Model{
+		cfg:     cfg.withDefaults(),
+		proxies: map[string]*proxy{},
+		hosts:   map[string]*host{},
+		offers:  map[string]*placement.Host{},
+		waiting: map[*proxy]bool{},
+		held:    map[*proxy]bool{},
+	}
+	for i := range m.put {
+		m.put[i] = map[string]string{}
+	}
+	return m
+}
+
+// Step takes events in and returns what is to be done about them: commits first, in order,
+// then everything that follows from them.
+func (m *Model) Step(in Input) []Command {
+	m.now, m.uids = in.Now, uidSource{seed: in.Seed}
+	m.commits, m.commands = nil, nil
+	for _, e := range in.Events {
+		switch e := e.(type) {
+		case Message:
+			m.onMessage(bus.Msg(e))
+		case CaughtUp:
+			m.onCaughtUp()
+		case Beat:
+			m.onBeat(e)
+		case Pulls:
+			m.onPulls(e)
+		case Usage:
+			m.onUsage(e)
+		case Tick:
+			m.onTick()
+		}
+	}
+	m.settle()
+	return append(m.commits, m.commands...)
+}
+
+// settle reconciles until nothing is marked any more. A proxy that frees room marks its
+// host, a host marks who waits; both only shrink what is waited for, so it ends.
+func (m *Model) settle() {
+	if !m.live {
+		return
+	}
+	for len(m.dirty) > 0 || len(m.changed) > 0 {
+		for len(m.dirty) > 0 {
+			p := m.dirty[0]
+			m.dirty = m.dirty[1:]
+			p.marked = false
+			m.reconcile(p)
+		}
+		hosts := m.changed
+		m.changed = nil
+		for _, h := range hosts {
+			m.settleHost(h)
+		}
+	}
+	m.dirty = nil
+}
+
+func (m *Model) mark(p *proxy) {
+	if p != nil && !p.marked {
+		p.marked = true
+		m.dirty = append(m.dirty, p)
+	}
+}
+
+// markWaiting marks those for whom retry says that it may help, the oldest intent first.
+func (m *Model) markWaiting(retry func(*proxy) bool) {
+	var ps []*proxy
+	for p := range m.waiting {
+		if retry(p) {
+			ps = append(ps, p)
+		}
+	}
+	slices.SortFunc(ps, func(a, b *proxy) int {
+		return cmp.Or(cmp.Compare(a.ledger.IntentSeq, b.ledger.IntentSeq), cmp.Compare(a.name, b.name))
+	})
+	for _, p := range ps {
+		m.mark(p)
+	}
+}
+
+func (m *Model) do(c Command) {
+	if _, ok := c.(Commit); ok {
+		m.commits = append(m.commits, c)
+		return
+	}
+	m.commands = append(m.commands, c)
+}
+
+func (m *Model) onMessage(msg bus.Msg) {
+	at, ok := m.cfg.Names.Parse(msg.Subject)
+	if !ok {
+		return
+	}
+	if at.Kind == "assign" || at.Kind == "ledger" || at.Kind == "fence" {
+		m.high = max(m.high, msg.Seq)
+	}
+	if len(msg.Data) == 0 { // a marker: something was removed, and absence decides nothing
+		return
+	}
+	switch {
+	case at.Kind == "intent" && at.Class == "proxy":
+		m.onIntent(at.Name, msg)
+	case at.Kind == "ledger" && at.Class == "proxy":
+		m.onLedger(at.Name, msg)
+	case at.Kind == "ledger" && at.Class == "host":
+		m.onHostLedger(at.Name, msg)
+	case at.Kind == "assign":
+		m.onAssign(at, msg)
+	case at.Kind == "state" && at.Class == "proxy":
+		m.onState(at, msg)
+	case at.Kind == "state" && at.Class == "host":
+		m.onHost(at.Host, msg)
+	}
+}
+
+// onCaughtUp joins what was loaded, and begins to decide.
+func (m *Model) onCaughtUp() {
+	if m.live {
+		return
+	}
+	m.live = true
+	m.pruneAt = m.now.Add(pruneEvery)
+	for _, p := range sorted(m.proxies) {
+		m.join(p)
+		m.mark(p)
+	}
+	for _, h := range sorted(m.hosts) {
+		m.joinHost(h)
+	}
+}
+
+func (m *Model) onUsage(u Usage) {
+	if u.Full == m.full {
+		return
+	}
+	if m.full = u.Full; u.Full != "" {
+		m.do(Alarm{"StreamFull", u.Full + "; only deletions are taken on"})
+	}
+	for p := range m.held {
+		m.mark(p)
+	}
+	slices.SortFunc(m.dirty, func(a, b *proxy) int { return cmp.Compare(a.name, b.name) })
+}
+
+const pruneEvery = time.Hour
+
+func (m *Model) onTick() {
+	if !m.live {
+		return
+	}
+	for _, h := range sorted(m.hosts) {
+		m.tickHost(h)
+	}
+	if m.now.Before(m.pruneAt) {
+		return
+	}
+	m.pruneAt = m.now.Add(pruneEvery)
+	for _, p := range sorted(m.proxies) {
+		if m.forgettable(p) {
+			m.mark(p)
+		}
+	}
+}
+
+// Verdict returns the newest intent seen for a proxy, and why it was refused, if it was.
+// seq is 0 while none was seen.
+func (m *Model) Verdict(name string) (seq uint64, bad *intents.Invalid) {
+	p := m.proxies[name]
+	if p == nil {
+		return 0, nil
+	}
+	return p.intent.seq, p.refusal()
+}

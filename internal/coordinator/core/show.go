@@ -1,0 +1,223 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"proxyfleet/internal/bus"
+)
+
+// show brings the record and the endpoint of a proxy up to date in the inventory.
+func (m *Model) show(p *proxy) {
+	r, ok := m.record(p)
+	if !ok {
+		m.unput(Proxies, p.name)
+		m.unput(Endpoints, endpointKey(p))
+		p.phase = ""
+		return
+	}
+	m.sayPhase(p, r)
+	m.putDoc(Proxies, p.name, r)
+	if e, ok := m.endpoint(p, r); ok {
+		m.putDoc(Endpoints, endpointKey(p), e)
+	} else {
+		m.unput(Endpoints, endpointKey(p))
+	}
+}
+
+// record is the inventory's view of a proxy; ok is false when there is nothing to show.
+func (m *Model) record(p *proxy) (r bus.Record, ok bool) {
+	l := &p.ledger
+	bad := p.refusal()
+	r = bus.Record{
+		Type: bus.TypeRecord, Proxy: p.name,
+		Accepted: bad == nil, IntentSeq: max(p.intent.seq, l.IntentSeq),
+		Host: l.Host, UID: l.UID, Generation: l.Generation, Waiting: p.wait,
+	}
+	if bad != nil {
+		r.Field, r.Reason = bad.Field, bad.Message
+	}
+	if l.Accepted != nil {
+		r.Desired = l.Accepted.Desired
+	}
+	switch leaving := m.leaving(p); {
+	case l.UID != "":
+		m.fillState(&r, p)
+		if r.Desired == bus.DesiredAbsent { // frozen
+			return r, true
+		}
+	case l.Accepted != nil && l.Accepted.Desired != bus.DesiredAbsent:
+		r.Phase = bus.PhasePending
+	case leaving != nil:
+		r.Phase, r.Host, r.UID = bus.PhaseDeleting, leaving.Host, leaving.UID
+		if b := m.binding(leaving.Host, leaving.UID); b != nil && b.state != nil {
+			r.Step, r.Percent, r.Error = b.state.Step, b.state.Percent, b.state.Error
+		}
+		if h := m.hosts[leaving.Host]; h == nil || !h.reachable {
+			r.Phase, r.Waiting = bus.PhaseUnknown, "host "+leaving.Host+" is silent; it deletes as soon as it hears of it"
+		}
+	default:
+		return r, bad != nil
+	}
+	return r, true
+}
+
+// leaving is a retired uid that is not gone yet, nil when there is none.
+func (m *Model) leaving(p *proxy) *bus.Retired {
+	for i := range p.ledger.Retired {
+		if r := &p.ledger.Retired[i]; !r.Gone {
+			return r
+		}
+	}
+	return nil
+}
+
+func (m *Model) fillState(r *bus.Record, p *proxy) {
+	r.Phase = bus.PhasePending
+	if b := m.binding(p.ledger.Host, p.ledger.UID); b != nil && b.state != nil {
+		s := b.state
+		r.Phase, r.Step, r.Percent = s.Phase, s.Step, s.Percent
+		r.Addresses, r.Conditions, r.Error = s.Addresses, s.Conditions, s.Error
+	}
+	if h := m.hosts[p.ledger.Host]; h == nil || !h.reachable {
+		r.Phase = bus.PhaseUnknown
+	}
+}
+
+func endpointKey(p *proxy) string { return "_." + p.name }
+
+// endpoint is what crawlers may use now; ok is false when they may not.
+func (m *Model) endpoint(p *proxy, r bus.Record) (e bus.Endpoint, ok bool) {
+	if r.Phase != bus.PhaseRunning || len(r.Addresses) == 0 || r.Desired != bus.DesiredRunning {
+		return bus.Endpoint{}, false
+	}
+	return bus.Endpoint{
+		Type: bus.TypeEndpoint, Proxy: p.name, UID: r.UID, Host: r.Host,
+		Zone: m.host(r.Host).offer.Zone, Addresses: r.Addresses, Auth: p.ledger.Bound.Auth != nil,
+	}, true
+}
+
+// sayPhase tells of the phases that people wait for, or should look at.
+func (m *Model) sayPhase(p *proxy, r bus.Record) {
+	was := p.phase
+	p.phase = r.Phase
+	if was == r.Phase || was == "" && r.Phase != bus.PhaseFailed {
+		return
+	}
+	switch r.Phase {
+	case bus.PhaseRunning, bus.PhaseFailed, bus.PhaseDegraded, bus.PhaseStopped:
+		e := bus.Event{Cause: "agent", Host: r.Host, UID: r.UID, Seq: r.IntentSeq, Message: "on host " + r.Host}
+		if r.Error != nil {
+			e.Message += ": " + r.Error.Message
+		}
+		m.sayProxy(p, string(r.Phase), e)
+	}
+}
+
+// conditions keeps since when each condition of a host has its status.
+type conditions map[string]bus.Condition
+
+func (c *conditions) set(now time.Time, typ, reason, message string, holds bool) {
+	if *c == nil {
+		*c = conditions{}
+	}
+	next := bus.Condition{Type: typ, Status: "False", Reason: reason, Message: message, Since: now}
+	if holds {
+		next.Status = "True"
+	}
+	if old := (*c)[typ]; old.Status == next.Status && old.Reason == next.Reason {
+		next.Since = old.Since
+	}
+	(*c)[typ] = next
+}
+
+// closed says why a host takes no new proxies, or nothing when it does.
+func (m *Model) closed(h *host) string {
+	reason, message := m.trouble(h)
+	if reason == "" {
+		return ""
+	}
+	return cmp.Or(message, reason)
+}
+
+// trouble is what is wrong with a host as such, as a stable reason and a text.
+func (m *Model) trouble(h *host) (reason, message string) {
+	if !h.reachable {
+		return "Unreachable", "silent"
+	}
+	for _, uid := range slices.Sorted(maps.Keys(h.faults)) {
+		return "HostFault", "a fault of its own: " + h.faults[uid]
+	}
+	for _, c := range h.doc.Checks {
+		if closing[c.Code] {
+			return c.Code, fmt.Sprintf("a fault of its own: check of %s: %s", c.Target, cmp.Or(c.Message, c.Code))
+		}
+	}
+	return "", ""
+}
+
+// closing are the codes of checks (see the backends' contract) that concern the host as a
+// whole: what runs keeps running, nothing new would come up.
+var closing = map[string]bool{
+	"CredentialsUnavailable":    true,
+	"CertificateInvalid":        true,
+	"Unauthorized":              true,
+	"Forbidden":                 true,
+	"Unreachable":               true,
+	"Timeout":                   true,
+	"VirtualisationUnavailable": true,
+}
+
+// showHost brings the record of a host up to date.
+func (m *Model) showHost(h *host) {
+	if h.doc == nil {
+		return
+	}
+	reason, message := m.trouble(h)
+	h.conditions.set(m.now, "Ready", cmp.Or(reason, "Ready"), message, reason == "")
+	unclaimed := slices.Clone(h.unclaimed)
+	for _, b := range sorted(h.strays) {
+		if !slices.ContainsFunc(unclaimed, func(u bus.Unclaimed) bool { return u.UID == b.uid }) {
+			unclaimed = append(unclaimed, bus.Unclaimed{Proxy: b.proxy, UID: b.uid, Kind: "binding"})
+		}
+	}
+	text := ""
+	if len(unclaimed) > 0 {
+		names := make([]string, len(unclaimed))
+		for i, u := range unclaimed {
+			names[i] = u.Proxy + "/" + u.UID
+		}
+		text = "not known to the ledger, left alone: " + strings.Join(names, ", ")
+	}
+	h.conditions.set(m.now, "Stranded", "", text, len(unclaimed) > 0)
+	if m.frozen != "" {
+		h.conditions.set(m.now, "Frozen", "", m.frozen, true)
+	}
+	d := h.doc
+	m.putDoc(Hosts, h.name, bus.HostRecord{
+		Type: bus.TypeHostRecord, Host: h.name, HostID: h.id, Session: h.session,
+		Backend: d.Backend, Zone: d.Zone, Labels: d.Labels, Offer: d.Offer, Bound: h.offer.Bound,
+		Conditions: sorted(h.conditions), Checks: d.Checks, Unclaimed: unclaimed,
+	})
+}
+
+// putDoc commands a key to be set, unless it is set like that.
+func (m *Model) putDoc(b Bucket, key string, doc any) {
+	data := bus.Encode(doc)
+	if have, ok := m.put[b][key]; ok && have == string(data) {
+		return
+	}
+	m.put[b][key] = string(data)
+	m.do(Put{b, key, data})
+}
+
+func (m *Model) unput(b Bucket, key string) {
+	if _, ok := m.put[b][key]; ok {
+		delete(m.put[b], key)
+		m.do(Delete{b, key})
+	}
+}

@@ -1,0 +1,246 @@
+package core
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"proxyfleet/internal/bus"
+)
+
+// TestTranscripts plays testdata/transcripts/*.txt: what happens, and the commands that follow.
+// Run with -rewrite to write the answers anew, and read the difference.
+//
+//	host NAME            {changes to a plain libvirt host's document, kept for later}
+//	start                everything stored was read
+//	intent NAME          {the document}; spec is filled with an access rule if it is left out
+//	state HOST PROXY UID PHASE   {more of the state}
+//	beat HOST            {changes}
+//	pulls HOST yes|no    the answer to ask-pulls
+//	tick 5s              time passes
+//	foreign SUBJECT      {a document that somebody else writes}
+//	lose SUBJECT         a message is removed behind the leader's back
+//	full TEXT            streams are full; without text: no longer
+//	takeover             another coordinator reads everything and leads
+//
+// Uids are written u1, u2, … in the order in which they come up. "quiet" before the name
+// of an input leaves out events; "brief" leaves out the inventory as well.
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
+		s := &script{w: newWorld(), names: map[string]string{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			return s.play(t, d)
+		})
+	})
+}
+
+type script struct {
+	w     *world
+	names map[string]string // uid → alias
+	order []string          // uids
+}
+
+func (s *script) play(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	w := s.w
+	cmd, args := d.Cmd, make([]string, len(d.CmdArgs))
+	for i, a := range d.CmdArgs {
+		args[i] = a.Key
+	}
+	level := ""
+	if cmd == "quiet" || cmd == "brief" {
+		level, cmd, args = cmd, args[0], args[1:]
+	}
+	input := s.realUIDs(d.Input)
+	for i := range args {
+		args[i] = s.realUIDs(args[i])
+	}
+	into := func(doc any) {
+		if input == "" {
+			return
+		}
+		if err := json.Unmarshal([]byte(input), doc); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+	}
+	var out []Command
+	switch cmd {
+	case "host":
+		h := w.host(args[0])
+		into(&h)
+		out = w.settle(w.publishHost(args[0], h))
+	case "start":
+		out = w.settle(CaughtUp{})
+	case "intent":
+		out = w.settle(Message(w.store(w.cfg.Names.IntentProxy(args[0]), []byte(intentText(args[0], input)))))
+	case "state":
+		st := bus.State{Phase: bus.Phase(args[3])}
+		into(&st)
+		out = w.settle(w.publishState(args[0], args[1], args[2], st))
+	case "beat":
+		h := w.host(args[0])
+		b := bus.Beat{Type: bus.TypeBeat, HostID: h.HostID, Session: h.Session}
+		into(&b)
+		out = w.settle(Beat{args[0], b})
+	case "pulls":
+		out = w.settle(Pulls{args[0], args[1] == "yes"})
+	case "tick":
+		by, err := time.ParseDuration(args[0])
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		w.now = w.now.Add(by)
+		out = w.settle(Tick{})
+	case "foreign":
+		out = w.settle(Message(w.store(args[0], []byte(input))))
+	case "lose":
+		delete(w.stored, args[0])
+	case "full":
+		out = w.settle(Usage{strings.Join(args, " ")})
+	case "takeover":
+		out = w.takeover()
+	default:
+		d.Fatalf(t, "unknown input %q", cmd)
+	}
+	var b strings.Builder
+	for _, c := range out {
+		s.print(&b, c, level)
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return s.aliases(b.String())
+}
+
+// intentText fills in what a test does not care about.
+func intentText(name, input string) string {
+	if input == "" {
+		input = "{}"
+	}
+	var doc map[string]any
+	if json.Unmarshal([]byte(input), &doc) != nil {
+		return input
+	}
+	if _, ok := doc["name"]; !ok {
+		doc["name"] = name
+	}
+	spec, ok := doc["spec"].(map[string]any)
+	if !ok && doc["spec"] == nil {
+		spec = map[string]any{}
+	}
+	if spec != nil && doc["desired"] != "absent" && spec["open"] == nil {
+		if _, ok := spec["allowFrom"]; !ok {
+			spec["allowFrom"] = []string{"10.0.0.0/8"}
+		}
+		doc["spec"] = spec
+	}
+	if spec != nil {
+		delete(spec, "open")
+	}
+	out, _ := json.Marshal(doc)
+	return string(out)
+}
+
+func (s *script) print(b *strings.Builder, c Command, level string) {
+	switch c := c.(type) {
+	case Commit:
+		fmt.Fprintln(b, "commit")
+		for _, w := range c.Writes {
+			fmt.Fprintf(b, "  %s %s\n", strings.TrimPrefix(w.Subject, "fleet."), compact(w.Data))
+		}
+	case Retire:
+		fmt.Fprintf(b, "retire %s @%d, state @%d\n", strings.TrimPrefix(c.Assign.Subject, "fleet."), c.Assign.Seq, c.State.Seq)
+	case ForgetLedger:
+		fmt.Fprintf(b, "forget %s @%d\n", strings.TrimPrefix(c.Entry.Subject, "fleet."), c.Entry.Seq)
+	case Put:
+		if level != "brief" {
+			fmt.Fprintf(b, "put %s %s %s\n", c.Bucket, c.Key, compact(c.Value))
+		}
+	case Delete:
+		fmt.Fprintf(b, "delete %s %s\n", c.Bucket, c.Key)
+	case AdmitHost:
+		fmt.Fprintf(b, "admit %s\n", c.Host)
+	case UnpinHost:
+		fmt.Fprintf(b, "unpin %s\n", c.Host)
+	case ResyncHost:
+		fmt.Fprintf(b, "resync %s\n", c.Host)
+	case AskPulls:
+		fmt.Fprintf(b, "ask-pulls %s\n", c.Host)
+	case Say:
+		if level == "" {
+			fmt.Fprintf(b, "event %s %s: %s\n", strings.TrimPrefix(c.Subject, "fleet.event."), c.Doc.Reason, c.Doc.Message)
+		}
+	case Alarm:
+		fmt.Fprintf(b, "alarm %s: %s\n", c.Reason, c.Message)
+	}
+}
+
+// compact leaves out what is the same in every document of a transcript.
+func compact(data []byte) string {
+	var doc map[string]any
+	if json.Unmarshal(data, &doc) != nil {
+		return string(data)
+	}
+	for _, k := range []string{"type", "installation", "incarnation", "offer", "labels", "backend", "shape", "kind", "name", "proxy", "defaulted"} {
+		delete(doc, k)
+	}
+	if c, ok := doc["conditions"].([]any); ok {
+		var words []string
+		for _, c := range c {
+			c := c.(map[string]any)
+			if c["status"] == "True" && c["type"] != "Ready" || c["status"] == "False" && c["type"] == "Ready" {
+				words = append(words, fmt.Sprint(c["type"], "=", c["status"], " ", c["reason"], " ", c["message"]))
+			}
+		}
+		doc["conditions"] = words
+	}
+	if accepted, ok := doc["accepted"].(map[string]any); ok {
+		plain(accepted["spec"])
+		doc["accepted"] = accepted["spec"]
+		if accepted["desired"] != "running" {
+			doc["accepted"] = accepted["desired"]
+		}
+	}
+	plain(doc["bound"])
+	plain(doc["spec"])
+	out, _ := json.Marshal(doc)
+	return string(out)
+}
+
+// plain leaves out of a spec what intentText puts in.
+func plain(spec any) {
+	if m, ok := spec.(map[string]any); ok && fmt.Sprint(m["allowFrom"]) == "[10.0.0.0/8]" {
+		delete(m, "allowFrom")
+	}
+}
+
+var uidPattern = regexp.MustCompile(`\b0[0-9a-hjkmnp-tv-z]{25}\b`)
+
+// aliases writes u1, u2, … for uids.
+func (s *script) aliases(text string) string {
+	return uidPattern.ReplaceAllStringFunc(text, func(uid string) string {
+		if _, ok := s.names[uid]; !ok {
+			s.order = append(s.order, uid)
+			s.names[uid] = "u" + strconv.Itoa(len(s.order))
+		}
+		return s.names[uid]
+	})
+}
+
+var aliasPattern = regexp.MustCompile(`\bu[0-9]+\b`)
+
+func (s *script) realUIDs(text string) string {
+	return aliasPattern.ReplaceAllStringFunc(text, func(alias string) string {
+		n, _ := strconv.Atoi(alias[1:])
+		if n < 1 || n > len(s.order) {
+			return alias
+		}
+		return s.order[n-1]
+	})
+}

@@ -1,0 +1,158 @@
+package core
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"proxyfleet/internal/bus"
+)
+
+// world is what surrounds a model: streams that keep the last message of a subject, a
+// clock that moves by hand, and hosts that say what a test makes them say. What the model
+// commits is stored and comes back with the next step, as it does on the bus.
+type world struct {
+	model  *Model
+	cfg    Config
+	now    time.Time
+	steps  uint64
+	seq    map[string]uint64  // by stream
+	stored map[string]bus.Msg // by subject
+	echo   []Event            // stored by the model, not yet given back
+	mute   bool               // nothing comes back
+	counts uint64             // counter of the hosts' documents
+	hosts  map[string]bus.Host
+}
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newWorld() *world {
+	w := &world{
+		cfg:    Config{Installation: bus.Installation{ID: "inst", Incarnation: "inc-1"}},
+		now:    start,
+		seq:    map[string]uint64{},
+		stored: map[string]bus.Msg{},
+		hosts:  map[string]bus.Host{},
+	}
+	w.model = New(w.cfg)
+	return w
+}
+
+// stream is where a subject is kept; each counts its own sequences.
+func (w *world) stream(subject string) string {
+	at, ok := w.cfg.Names.Parse(subject)
+	switch {
+	case !ok:
+		return "?"
+	case at.Kind == "intent":
+		return "intents"
+	case at.Kind == "state":
+		return "states"
+	}
+	return "assignments"
+}
+
+func (w *world) store(subject string, data []byte) bus.Msg {
+	s := w.stream(subject)
+	w.seq[s]++
+	msg := bus.Msg{Subject: subject, Seq: w.seq[s], Time: w.now, Data: data}
+	w.stored[subject] = msg
+	return msg
+}
+
+// step gives events to the model, what it wrote before them, and carries out what is
+// stored by what it answers.
+func (w *world) step(events ...Event) []Command {
+	if !w.mute {
+		events = append(w.echo, events...)
+		w.echo = nil
+	}
+	w.steps++
+	in := Input{Now: w.now, Events: events}
+	binary.BigEndian.PutUint64(in.Seed[:], w.steps)
+	out := w.model.Step(in)
+	for _, c := range out {
+		switch c := c.(type) {
+		case Commit:
+			for _, write := range c.Writes {
+				w.echo = append(w.echo, Message(w.store(write.Subject, write.Data)))
+			}
+		case Retire:
+			w.remove(c.Assign)
+			w.remove(c.State)
+		case ForgetLedger:
+			w.remove(c.Entry)
+		}
+	}
+	return out
+}
+
+func (w *world) remove(m bus.Msg) {
+	if w.stored[m.Subject].Seq == m.Seq {
+		delete(w.stored, m.Subject)
+	}
+}
+
+// settle steps until nothing comes back any more.
+func (w *world) settle(events ...Event) []Command {
+	out := w.step(events...)
+	for len(w.echo) > 0 && !w.mute {
+		out = append(out, w.step()...)
+	}
+	return out
+}
+
+// takeover replaces the model by one that reads everything anew.
+func (w *world) takeover() []Command {
+	w.model, w.echo = New(w.cfg), nil
+	msgs := slices.SortedFunc(maps.Values(w.stored), func(a, b bus.Msg) int {
+		return cmp.Or(cmp.Compare(w.stream(a.Subject), w.stream(b.Subject)), cmp.Compare(a.Seq, b.Seq))
+	})
+	var events []Event
+	for _, m := range msgs {
+		events = append(events, Message(m))
+	}
+	return w.settle(append(events, CaughtUp{})...)
+}
+
+// host is a host's document with what most tests want.
+func (w *world) host(name string) bus.Host {
+	if h, ok := w.hosts[name]; ok {
+		return h
+	}
+	return bus.Host{
+		Type: bus.TypeHost, HostID: name + "-id", Session: 1, Backend: "libvirt",
+		InPlace: []string{"auth", "allowFrom"},
+		Offer: bus.Offer{
+			Images: []string{"debian-13", "debian-12"}, DefaultImage: "debian-13",
+			MachineTypes:       []bus.MachineType{{Name: "small", VCPUs: 1, MemoryMiB: 1024}, {Name: "big", VCPUs: 4, MemoryMiB: 8192}},
+			DefaultMachineType: "small", DefaultDiskGiB: 10,
+			Capacity: bus.Capacity{VCPUs: 8, MemoryMiB: 16384, DiskGiB: 100, Slots: -1},
+		},
+	}
+}
+
+// publishHost stores a host's document.
+func (w *world) publishHost(name string, h bus.Host) Event {
+	w.counts++
+	h.Counter = w.counts
+	w.hosts[name] = h
+	return Message(w.store(w.cfg.Names.StateHost(name), bus.Encode(h)))
+}
+
+// publishState stores a host's state of a uid, answering the assignment that is stored.
+func (w *world) publishState(host, proxy, uid string, s bus.State) Event {
+	w.counts++
+	s.Type, s.Proxy, s.UID = bus.TypeState, proxy, uid
+	h := w.host(host)
+	s.HostID = cmp.Or(s.HostID, h.HostID)
+	s.Session = cmp.Or(s.Session, h.Session)
+	s.Counter = cmp.Or(s.Counter, w.counts)
+	if s.Generation == 0 {
+		a, _ := bus.Decode[bus.Assignment](w.stored[w.cfg.Names.Assign(host, proxy, uid)].Data)
+		s.Generation = a.Generation
+	}
+	return Message(w.store(w.cfg.Names.StateProxy(host, proxy, uid), bus.Encode(s)))
+}
