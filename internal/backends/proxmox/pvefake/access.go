@@ -1,0 +1,332 @@
+package pvefake
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Grant gives privileges on a path and everything below it, as an ACL entry
+// does. A grant on a deeper path replaces what was inherited, also when it is
+// smaller: that is how Proxmox reads its ACL tree.
+type Grant struct {
+	Path       string
+	Privileges []string
+}
+
+type principal struct {
+	grants  []Grant
+	enabled bool
+	expires time.Time
+	secret  string
+	privSep bool // a token's rights are cut down to its own grants
+}
+
+// caller is who sends a request: a user's token.
+type caller struct {
+	user  string // name@realm
+	token string // id, or "" for a ticket
+}
+
+func (a caller) String() string {
+	if a.token == "" {
+		return a.user
+	}
+	return a.user + "!" + a.token
+}
+
+// AddUser makes a user with these rights, or replaces it.
+func (c *Cluster) AddUser(user string, grants ...Grant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkGrants(grants)
+	c.users[user] = &principal{grants: grants, enabled: true}
+}
+
+// AddToken makes a token that has its user's rights and returns its secret.
+// A user that does not exist is made, with these rights.
+func (c *Cluster) AddToken(user, id string, grants ...Grant) (secret string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkGrants(grants)
+	if c.users[user] == nil {
+		c.users[user] = &principal{grants: grants, enabled: true}
+	} else if len(grants) > 0 {
+		c.t.Errorf("pvefake: user %s exists; its rights are set by SetGrants", user)
+	}
+	return c.addToken(user+"!"+id, &principal{})
+}
+
+// AddSeparatedToken makes a token with privilege separation for a user that
+// exists: it has those of the user's rights that it was granted too.
+func (c *Cluster) AddSeparatedToken(user, id string, grants ...Grant) (secret string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkGrants(grants)
+	return c.addToken(user+"!"+id, &principal{grants: grants, privSep: true})
+}
+
+func (c *Cluster) addToken(full string, p *principal) string {
+	p.enabled, p.secret = true, newUUID()
+	c.tokens[full] = p
+	return p.secret
+}
+
+// SetGrants replaces the rights of a user ("a@pve") or token ("a@pve!id").
+func (c *Cluster) SetGrants(who string, grants ...Grant) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.checkGrants(grants)
+	if p := c.principal(who); p != nil {
+		p.grants = grants
+	}
+}
+
+// ExpireToken makes a token end at an instant in the past.
+func (c *Cluster) ExpireToken(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens[token].expires = c.clock.now().Add(-time.Hour)
+}
+
+// RotateToken gives a token a new secret and returns it; the old one fails.
+func (c *Cluster) RotateToken(token string) (secret string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tokens[token].secret = newUUID()
+	return c.tokens[token].secret
+}
+
+// DisableUser makes every authentication of the user fail.
+func (c *Cluster) DisableUser(user string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.users[user].enabled = false
+}
+
+func (c *Cluster) principal(who string) *principal {
+	if strings.Contains(who, "!") {
+		return c.tokens[who]
+	}
+	return c.users[who]
+}
+
+func (c *Cluster) checkGrants(grants []Grant) {
+	known := Privileges(c.version)
+	for _, g := range grants {
+		for _, p := range g.Privileges {
+			if !slices.Contains(known, p) {
+				c.t.Errorf("pvefake: PVE %s has no privilege %q", c.version, p)
+			}
+		}
+	}
+}
+
+// authenticate reads the Authorization header. It never says why a token was
+// refused; Proxmox does not either.
+func (c *Cluster) authenticate(header, cookie string) (caller, error) {
+	if cookie != "" && header == "" {
+		return caller{}, &apiError{status: 401, text: "Authentication failed!", empty: true}
+	}
+	value, ok := strings.CutPrefix(header, "PVEAPIToken")
+	if !ok || value == "" {
+		return caller{}, &apiError{status: 401, text: "No ticket", empty: true}
+	}
+	failed := &apiError{status: 401, text: "Authentication failed!", empty: true}
+	full, secret, ok := strings.Cut(strings.TrimLeft(value, "= "), "=")
+	user, id, ok2 := strings.Cut(full, "!")
+	if !ok || !ok2 {
+		return caller{}, failed
+	}
+	u, t := c.users[user], c.tokens[full]
+	if u == nil || !u.enabled || t == nil || t.secret != secret {
+		return caller{}, failed
+	}
+	if !t.expires.IsZero() && c.clock.now().After(t.expires) {
+		return caller{}, failed
+	}
+	return caller{user: user, token: id}, nil
+}
+
+// privileges of who on path; the value tells whether it is inherited further.
+func (c *Cluster) privileges(who caller, path string) map[string]int {
+	own := c.effective(c.users[who.user], path)
+	if who.token == "" {
+		return own
+	}
+	t := c.tokens[who.String()]
+	if t == nil {
+		return nil
+	}
+	if !t.privSep {
+		return own
+	}
+	cut := map[string]int{}
+	for p := range c.effective(t, path) {
+		if _, ok := own[p]; ok {
+			cut[p] = 1
+		}
+	}
+	return cut
+}
+
+func (c *Cluster) effective(p *principal, path string) map[string]int {
+	out := map[string]int{}
+	if p == nil {
+		return out
+	}
+	add := func(path string) {
+		best, found := -1, []string(nil)
+		for _, g := range p.grants {
+			switch {
+			case g.Path != path && g.Path != "/" && !strings.HasPrefix(path, g.Path+"/"):
+			case len(g.Path) > best:
+				best, found = len(g.Path), g.Privileges
+			case len(g.Path) == best:
+				found = append(slices.Clone(found), g.Privileges...)
+			}
+		}
+		for _, x := range found {
+			out[x] = 1
+		}
+	}
+	add(path)
+	if pool := c.poolOf(path); pool != "" {
+		add("/pool/" + pool)
+	}
+	return out
+}
+
+// poolOf is the pool of /vms/{id} or /storage/{id}, whose rights count too.
+func (c *Cluster) poolOf(path string) string {
+	for name, p := range c.pools {
+		if p[path] {
+			return name
+		}
+	}
+	return ""
+}
+
+func (c *Cluster) allowed(who caller, path string, any bool, privs ...string) bool {
+	have := c.privileges(who, path)
+	n := 0
+	for _, p := range privs {
+		if _, ok := have[p]; ok {
+			n++
+		}
+	}
+	return n == len(privs) || any && n > 0
+}
+
+// need returns the 403 that names path and privileges unless who has them all.
+func (c *Cluster) need(who caller, path string, privs ...string) error {
+	if c.allowed(who, path, false, privs...) {
+		return nil
+	}
+	return forbidden(path + ", " + strings.Join(privs, ", "))
+}
+
+func (c *Cluster) needAny(who caller, path string, privs ...string) error {
+	if c.allowed(who, path, true, privs...) {
+		return nil
+	}
+	return forbidden(path + ", " + strings.Join(privs, "|"))
+}
+
+// checkMethod evaluates the permission tree of the schema.
+func (c *Cluster) checkMethod(who caller, p permission, params map[string]string) error {
+	if p.User == "all" || p.User == "world" {
+		return nil
+	}
+	if len(p.Check) == 0 {
+		return forbidden("user != root@pam")
+	}
+	return c.checkTree(who, p.Check, params)
+}
+
+func (c *Cluster) checkTree(who caller, raw json.RawMessage, params map[string]string) error {
+	var node []json.RawMessage
+	var op string
+	if json.Unmarshal(raw, &node) != nil || len(node) < 2 || json.Unmarshal(node[0], &op) != nil {
+		return forbidden("")
+	}
+	switch op {
+	case "and":
+		for _, sub := range node[1:] {
+			if err := c.checkTree(who, sub, params); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "or":
+		for _, sub := range node[1:] {
+			if c.checkTree(who, sub, params) == nil {
+				return nil
+			}
+		}
+		return forbidden("")
+	case "perm":
+		return c.checkPerm(who, node[1:], params)
+	}
+	return forbidden("")
+}
+
+func (c *Cluster) checkPerm(who caller, node []json.RawMessage, params map[string]string) error {
+	var path string
+	var privs []string
+	if len(node) < 2 || json.Unmarshal(node[0], &path) != nil || json.Unmarshal(node[1], &privs) != nil {
+		return forbidden("")
+	}
+	any := false
+	for i := 2; i+1 < len(node); i += 2 {
+		var name, param string
+		_ = json.Unmarshal(node[i], &name)
+		_ = json.Unmarshal(node[i+1], &param)
+		switch name {
+		case "any":
+			any = true
+		case "require_param":
+			if _, ok := params[param]; !ok {
+				return forbidden("")
+			}
+		}
+	}
+	for k, v := range params {
+		path = strings.ReplaceAll(path, "{"+k+"}", v)
+	}
+	if strings.Contains(path, "{") {
+		return forbidden("")
+	}
+	if any {
+		return c.needAny(who, path, privs...)
+	}
+	return c.need(who, path, privs...)
+}
+
+func newUUID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	const hex = "0123456789abcdef"
+	var s strings.Builder
+	for i, x := range b {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			s.WriteByte('-')
+		}
+		s.WriteByte(hex[x>>4])
+		s.WriteByte(hex[x&15])
+	}
+	return s.String()
+}
+
+// tokenName is the part of the Authorization header before the secret.
+func tokenName(header string) string {
+	value, ok := strings.CutPrefix(header, "PVEAPIToken")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(strings.TrimLeft(value, "= "), "=")
+	return name
+}

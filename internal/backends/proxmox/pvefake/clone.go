@@ -1,0 +1,334 @@
+package pvefake
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// SetTaskDuration sets how long the work of a task type takes, in the nodes'
+// time: qmclone, qmstart, qmstop, qmshutdown, resize, qmdestroy, qmcreate,
+// qmigrate. By default a full clone takes 4 s and everything else under 1 s.
+func (c *Cluster) SetTaskDuration(typ string, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.durations[typ] = d
+}
+
+func (c *Cluster) took(typ string, def time.Duration) time.Duration {
+	if d, ok := c.durations[typ]; ok {
+		return d
+	}
+	return def
+}
+
+// cloneJob is a clone on its way: checked by the call, done by the task.
+type cloneJob struct {
+	src    *vm
+	id     int
+	node   string // where the clone will be
+	full   bool
+	target *storage // of a full clone; nil: where the disks are
+	format string
+	params map[string]string
+}
+
+func cloneVM(r *request) (any, error) {
+	c := r.c
+	j, err := r.cloneJob()
+	if err != nil {
+		return nil, err
+	}
+	if c.vms[j.id] != nil {
+		return nil, die("unable to create VM %d: config file already exists", j.id)
+	}
+	if err := c.mayClone(r.who, j); err != nil {
+		return nil, err
+	}
+	// From here on the ID is taken: the clone exists, nameless and locked. It
+	// is made on the template's node and moves to the target at the end.
+	dst := c.newVM(j.id, j.src.node)
+	dst.config = map[string]string{"lock": "clone", "description": " qmclone temporary file"}
+	dst.guest = j.src.guest
+	if p := r.params["pool"]; p != "" {
+		c.addToPool(p, j.id)
+	}
+	unlockSrc, err := c.flock(c.ctx, j.src.id, true, func() {})
+	if err != nil {
+		delete(c.vms, j.id)
+		return nil, err
+	}
+	unlockDst, err := c.flock(c.ctx, j.id, false, func() {})
+	if err != nil {
+		unlockSrc()
+		delete(c.vms, j.id)
+		return nil, err
+	}
+	c.notify()
+	return c.fork(r.who, j.src.node, "qmclone", fmt.Sprint(j.src.id), func(t *task) error {
+		defer unlockSrc()
+		defer unlockDst()
+		err := c.runClone(t, j, dst)
+		if err != nil {
+			c.dropVolumes(dst)
+			delete(c.vms, j.id)
+			return die("clone failed: %s", err)
+		}
+		return nil
+	})
+}
+
+func (r *request) cloneJob() (*cloneJob, error) {
+	c, p := r.c, r.params
+	if pool := p["pool"]; pool != "" && c.pools[pool] == nil {
+		return nil, forbidden("pool '" + pool + "' does not exist")
+	}
+	j := &cloneJob{id: r.int("newid", 0), node: r.node.name, params: maps.Clone(p), format: p["format"]}
+	if t := p["target"]; t != "" && t != "localhost" {
+		if c.nodes[t] == nil {
+			return nil, die("no such cluster node '%s'", t)
+		}
+		j.node = t
+	}
+	if s := p["storage"]; s != "" {
+		st := c.storages[s]
+		if st == nil {
+			return nil, die("storage '%s' does not exist", s)
+		}
+		if st.Disabled {
+			return nil, die("storage '%s' is disabled", s)
+		}
+		if !st.here(j.node) {
+			return nil, die("storage '%s' is not available on node '%s'", s, j.node)
+		}
+		if j.node != r.node.name && !st.Shared {
+			return nil, die("can't clone to non-shared storage '%s'", s)
+		}
+		j.target = st
+	}
+	var err error
+	if j.src, err = r.load(); err != nil {
+		return nil, die("unable to find configuration file for VM %d on node '%s'", r.vmid, r.node.name)
+	}
+	if err := j.src.checkLock(); err != nil {
+		return nil, err
+	}
+	full, given := p["full"]
+	j.full = given && full == "1" || !given && !j.src.template()
+	if !j.full && j.target != nil {
+		return nil, die("parameter 'storage' not allowed for linked clones")
+	}
+	if !j.full && j.format != "" {
+		return nil, die("parameter 'format' not allowed for linked clones")
+	}
+	if s := p["snapname"]; s != "" {
+		return nil, die("snapshot '%s' does not exist", s)
+	}
+	return j, nil
+}
+
+// mayClone checks storages and bridges, and that the disks can be cloned.
+func (c *Cluster) mayClone(who caller, j *cloneJob) error {
+	shared := true
+	for _, k := range c.disks(j.src.config) {
+		d, err := c.parseDrive(k, j.src.config[k])
+		if err != nil {
+			return err
+		}
+		st, _, err := c.parse(d.file)
+		if err != nil {
+			return err
+		}
+		shared = shared && st.Shared
+		if j.target != nil {
+			st = j.target
+		}
+		if err := c.need(who, "/storage/"+st.ID, "Datastore.AllocateSpace"); err != nil {
+			return err
+		}
+		if err := c.holdsImages(st.ID); err != nil {
+			return err
+		}
+		if !j.full && !strings.Contains(d.file, "base-") {
+			return die("Linked clone feature is not supported for '%s' (%s)", d.file, k)
+		}
+	}
+	if j.node != j.src.node && !shared {
+		return die("can't clone VM to node '%s' (VM uses local storage)", j.node)
+	}
+	return c.needBridges(who, j.src.config)
+}
+
+func (c *Cluster) runClone(t *task, j *cloneJob, dst *vm) error {
+	t.logf("creating a clone of VM %d with ID %d", j.src.id, j.id)
+	config := maps.Clone(j.src.config)
+	for _, k := range []string{"template", "lock", "vmstate", "parent"} {
+		delete(config, k)
+	}
+	for k := range config {
+		if strings.HasPrefix(k, "unused") {
+			delete(config, k)
+		}
+	}
+	for _, k := range c.disks(j.src.config) {
+		if err := c.cloneDisk(t, j, k, config); err != nil {
+			return err
+		}
+	}
+	if len(c.disks(j.src.config)) == 0 {
+		if err := t.sleep(c.took("qmclone", 500*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	for k, val := range config {
+		if netRE.MatchString(k) {
+			nic, err := c.parseNIC(k, val)
+			if err != nil {
+				return err
+			}
+			delete(nic, "macaddr")
+			config[k] = printNIC(nic)
+		}
+	}
+	config["smbios1"], config["vmgenid"] = "uuid="+newUUID(), newUUID()
+	name := j.params["name"]
+	if name == "" {
+		name = "Copy-of-VM-" + j.src.name()
+	}
+	config["name"] = name
+	if d, ok := j.params["description"]; ok {
+		if d = strings.TrimRight(d, "\n"); d != "" {
+			config["description"] = d
+		} else {
+			delete(config, "description")
+		}
+	}
+	dst.config, dst.node = config, j.node
+	return nil
+}
+
+// cloneDisk makes one disk of the clone and writes it into config.
+func (c *Cluster) cloneDisk(t *task, j *cloneJob, key string, config map[string]string) error {
+	d, err := c.parseDrive(key, config[key])
+	if err != nil {
+		return err
+	}
+	src, base := c.lookup(j.src.node, d.file)
+	if base == nil {
+		return die("volume '%s' does not exist", d.file)
+	}
+	st, how := src, "linked"
+	if j.target != nil {
+		st = j.target
+	}
+	takes := c.took("qmclone", 500*time.Millisecond)
+	if j.full {
+		how, takes = "full", c.took("qmclone", 4*time.Second)
+	}
+	t.logf("create %s clone of drive %s (%s)", how, key, d.file)
+	if _, err := c.usable(st.ID, j.src.node); err != nil {
+		return err
+	}
+	format := base.format
+	if j.format != "" {
+		format = j.format
+	}
+	if !j.full && st.files() {
+		format = "qcow2"
+	}
+	vol := c.newDisk(st, j.src.node, j.id, base.size, format)
+	t.logf("Formatting '%s', fmt=%s size=%d", st.path(vol.name), vol.format, vol.size)
+	if !j.full {
+		if st.files() {
+			vol.parent = base.name
+		}
+		vol.used = 528384
+		if err := t.sleep(takes); err != nil {
+			return err
+		}
+	} else if err := c.copyDisk(t, st, base, vol, takes, src.path(base.name), j.src.node); err != nil {
+		return err
+	}
+	d.file = st.volid(vol)
+	delete(d.opts, "format")
+	config[key] = d.String()
+	return nil
+}
+
+// copyDisk fills a full clone bit by bit, until the storage is full.
+func (c *Cluster) copyDisk(t *task, st *storage, base, vol *volume, takes time.Duration, from, node string) error {
+	t.logf("allocated target volume '%s'", st.volid(vol))
+	const steps = 4
+	room := st.avail(node) + vol.used
+	for i := range int64(steps) {
+		t.logf("transferred %s of %s (%.2f%%)", printSize(base.size*i/steps), printSize(base.size), float64(100*i)/steps)
+		convert := fmt.Sprintf("copy failed: command '/usr/bin/qemu-img convert -p -n -f %s -O %s %s zeroinit:%s' failed: ",
+			base.format, vol.format, from, st.path(vol.name))
+		if err := t.sleep(takes / steps); err != nil {
+			return die("%s%s", convert, err)
+		}
+		vol.used = min(base.used*(i+1)/steps, room)
+		if base.used*(i+1)/steps > room {
+			return die("%sexit code 1", convert)
+		}
+	}
+	t.logf("transferred %[1]s of %[1]s (100.00%%)", printSize(base.size))
+	return nil
+}
+
+// dropVolumes removes every volume that a VM owns on usable storages.
+func (c *Cluster) dropVolumes(v *vm) {
+	for _, st := range c.storages {
+		for name, vol := range st.on(v.node) {
+			if vol.vmid == v.id {
+				delete(st.on(v.node), name)
+			}
+		}
+	}
+}
+
+// makeBase turns a disk into a template's: vm-N-… becomes base-N-….
+func (c *Cluster) makeBase(st *storage, node string, vol *volume) {
+	delete(st.on(node), vol.name)
+	vol.name = strings.Replace(vol.name, "vm-", "base-", 1)
+	st.put(node, vol)
+}
+
+func makeTemplate(r *request) (any, error) {
+	v, err := r.load()
+	if err != nil {
+		return nil, err
+	}
+	if err := v.checkLock(); err != nil {
+		return nil, err
+	}
+	if v.template() {
+		return nil, die("you can't convert a template to a template")
+	}
+	if v.running {
+		return nil, die("you can't convert a VM to template if VM is running")
+	}
+	return r.forkVM("qmtemplate", func(t *task) error {
+		if err := t.sleep(300 * time.Millisecond); err != nil {
+			return err
+		}
+		for _, k := range slices.Sorted(maps.Keys(v.config)) {
+			if !driveRE.MatchString(k) {
+				continue
+			}
+			d, err := r.c.parseDrive(k, v.config[k])
+			if err != nil || d.cdrom() || d.empty() {
+				continue
+			}
+			if st, vol := r.c.lookup(v.node, d.file); vol != nil {
+				r.c.makeBase(st, v.node, vol)
+				d.file = st.volid(vol)
+				v.config[k] = d.String()
+			}
+		}
+		v.config["template"] = "1"
+		return nil
+	})
+}

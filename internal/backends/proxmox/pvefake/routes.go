@@ -1,0 +1,57 @@
+package pvefake
+
+type handler func(*request) (any, error)
+
+// handlers are the calls that are modelled, by their key in the schema.
+// Everything else that the schema has answers 501 and fails the test.
+var handlers = map[string]handler{
+	"GET /version":            getVersion,
+	"GET /nodes":              listNodes,
+	"GET /cluster/resources":  clusterResources,
+	"GET /cluster/status":     clusterStatus,
+	"GET /cluster/nextid":     nextID,
+	"GET /cluster/tasks":      clusterTasks,
+	"GET /access/permissions": getPermissions,
+	"GET /pools":              listPools,
+	"GET /storage":            listStorageConfigs,
+	"GET /storage/{storage}":  getStorageConfig,
+
+	"GET /nodes/{node}/version":             getVersion,
+	"GET /nodes/{node}/status":              nodeStatus,
+	"GET /nodes/{node}/network":             listNetwork,
+	"GET /nodes/{node}/tasks":               listTasks,
+	"GET /nodes/{node}/tasks/{upid}/status": getTaskStatus,
+	"GET /nodes/{node}/tasks/{upid}/log":    getTaskLog,
+	"DELETE /nodes/{node}/tasks/{upid}":     stopTask,
+
+	"GET /nodes/{node}/storage":                                  listStorages,
+	"GET /nodes/{node}/storage/{storage}/status":                 storageStatus,
+	"GET /nodes/{node}/storage/{storage}/content":                listContent,
+	"GET /nodes/{node}/storage/{storage}/content/{volume}":       getVolume,
+	"DELETE /nodes/{node}/storage/{storage}/content/{volume}":    deleteVolume,
+	"POST /nodes/{node}/storage/{storage}/upload":                upload,
+	"GET /nodes/{node}/qemu":                                     listVMs,
+	"POST /nodes/{node}/qemu":                                    createVM,
+	"DELETE /nodes/{node}/qemu/{vmid}":                           destroyVM,
+	"POST /nodes/{node}/qemu/{vmid}/clone":                       cloneVM,
+	"GET /nodes/{node}/qemu/{vmid}/config":                       getConfig,
+	"PUT /nodes/{node}/qemu/{vmid}/config":                       putConfig,
+	"POST /nodes/{node}/qemu/{vmid}/config":                      postConfig,
+	"GET /nodes/{node}/qemu/{vmid}/pending":                      getPending,
+	"PUT /nodes/{node}/qemu/{vmid}/unlink":                       unlinkDisks,
+	"PUT /nodes/{node}/qemu/{vmid}/resize":                       resizeDisk,
+	"POST /nodes/{node}/qemu/{vmid}/template":                    makeTemplate,
+	"POST /nodes/{node}/qemu/{vmid}/migrate":                     migrateVM,
+	"GET /nodes/{node}/qemu/{vmid}/status/current":               currentStatus,
+	"POST /nodes/{node}/qemu/{vmid}/status/start":                startVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/stop":                 stopVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/shutdown":             shutdownVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/reset":                resetVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/reboot":               rebootVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/suspend":              suspendVM,
+	"POST /nodes/{node}/qemu/{vmid}/status/resume":               resumeVM,
+	"POST /nodes/{node}/qemu/{vmid}/agent/ping":                  agentPing,
+	"GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces": agentInterfaces,
+	"GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo":             agentOSInfo,
+	"GET /nodes/{node}/qemu/{vmid}/agent/get-host-name":          agentHostName,
+}
