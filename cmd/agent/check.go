@@ -32,6 +32,10 @@ func (c checkCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if owner.Installation == "" {
+		// Not admitted anywhere yet. A check marks nothing, so any name will do.
+		owner = backends.Owner{Installation: "none", HostID: "none"}
+	}
 	b, err := agent.OpenBackend(cfg, owner, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("open the backend: %w", err)

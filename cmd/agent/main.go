@@ -13,11 +13,12 @@ import (
 )
 
 type cli struct {
-	Run           runCmd     `cmd:"" help:"Run the agent until it is told to stop. Proxies keep running."`
-	Check         checkCmd   `cmd:"" help:"Check what the configured backend needs, and say what is wrong. Changes nothing."`
-	Config        configCmd  `cmd:"" help:"Work with agent.yaml."`
-	AcceptStreams acceptCmd  `cmd:"" name:"accept-streams" help:"Take assignments from streams that were made anew for the same installation."`
-	Version       versionCmd `cmd:"" help:"Print the version."`
+	Run           runCmd        `cmd:"" help:"Run the agent until it is told to stop. Proxies keep running."`
+	Check         checkCmd      `cmd:"" help:"Check what the configured backend needs, and say what is wrong. Changes nothing."`
+	Config        configCmd     `cmd:"" help:"Work with agent.yaml."`
+	AcceptStreams acceptCmd     `cmd:"" name:"accept-streams" help:"Take assignments from streams that were made anew for the same installation."`
+	Version       versionCmd    `cmd:"" help:"Print the version."`
+	LocalProxy    localProxyCmd `cmd:"" name:"local-proxy" hidden:"" passthrough:"" help:"One proxy of the local backend."`
 }
 
 // errChecks makes the exit code 1 after a table that has said why.

@@ -3,11 +3,19 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/libvirt"
+	"proxyfleet/internal/backends/local"
 	"proxyfleet/internal/backends/sim"
 )
+
+// LocalChild is the hidden subcommand of cmd/agent that runs one proxy of the local
+// backend: what follows it goes to [local.RunChild].
+const LocalChild = "local-proxy"
 
 // opener opens a backend whose own configuration is decoded already.
 type opener func(backends.Owner, *slog.Logger) (backends.Backend, error)
@@ -18,6 +26,26 @@ func BackendTypes() []string { return []string{"local", "libvirt", "sim"} }
 // opener decodes the backend's own keys strictly. It opens nothing.
 func (c Config) opener() (opener, error) {
 	switch c.Backend.Type {
+	case "local":
+		own := local.Config{State: filepath.Join(c.StateDir, "local")}
+		if err := c.Backend.decode(&own); err != nil {
+			return nil, err
+		}
+		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+			self, err := os.Executable()
+			if err != nil {
+				return nil, fmt.Errorf("find the program that runs the proxies: %w", err)
+			}
+			return local.New(own, local.Options{Owner: o, Log: log, Exec: []string{self, LocalChild}})
+		}, nil
+	case "libvirt":
+		var own libvirt.Config
+		if err := c.Backend.decode(&own); err != nil {
+			return nil, err
+		}
+		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+			return libvirt.New(own, c.HostConfig, libvirt.Options{Owner: o, Log: log})
+		}, nil
 	case "sim":
 		var own sim.Config
 		if err := c.Backend.decode(&own); err != nil {
