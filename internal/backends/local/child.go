@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -81,8 +80,7 @@ func (c *child) serve(ctx context.Context, lock *os.File, reload <-chan os.Signa
 	if err != nil {
 		return c.refuse(digest, listenClass(err), err)
 	}
-	server := &http.Server{Handler: &c.proxy, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader, ErrorLog: discard()}
+	server := newServer(&c.proxy)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	c.say(run{Applied: digest})

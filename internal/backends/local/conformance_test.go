@@ -34,6 +34,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) == 3 && os.Args[1] == "hold" {
+		fmt.Fprintln(os.Stderr, hold(os.Args[2]))
+		os.Exit(1)
+	}
 	backendtest.Main(m, harness)
 }
 

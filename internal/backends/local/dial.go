@@ -21,11 +21,12 @@ type dialer struct {
 	egress netip.Addr // source address; invalid: the system's choice
 	rules  egress.Rules
 	own    *ownAddresses
+	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // resolve returns the addresses of a host; one that is refused refuses all of them.
 func (d dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	addrs, err := lookup(ctx, host)
+	addrs, err := d.lookup(ctx, host)
 	if err != nil {
 		return nil, fmt.Errorf("cannot resolve the host")
 	}

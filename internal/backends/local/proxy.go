@@ -31,6 +31,11 @@ const (
 
 func discard() *log.Logger { return log.New(io.Discard, "", 0) }
 
+// newServer has no limit on how long a body takes: downloads may be long.
+func newServer(p *proxy) *http.Server {
+	return &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: discard()}
+}
+
 // proxy is the handler. Requests meet the rules that are in force when they come.
 type proxy struct{ current atomic.Pointer[rules] }
 
@@ -44,9 +49,10 @@ type rules struct {
 
 // apply puts a configuration in force. Tunnels and requests under way keep the former one.
 func (p *proxy) apply(c conf) {
-	r := &rules{conf: c, check: newChecker(c.Username, c.PasswordHash),
-		dialer: dialer{egress: c.Egress, rules: egress.Rules{Private: c.Private, ConnectPorts: c.ConnectPorts, Loopback: c.Loopback}, own: machine}}
-	r.forward = newForward()
+	r := &rules{conf: c, check: newChecker(c.Username, c.PasswordHash), forward: newForward(), dialer: dialer{
+		egress: c.Egress, own: machine, lookup: lookup,
+		rules: egress.Rules{Private: c.Private, ConnectPorts: c.ConnectPorts, Loopback: c.Loopback},
+	}}
 	if old := p.current.Swap(r); old != nil {
 		old.forward.Tr.CloseIdleConnections() // they may lead where one may not go any more
 	}
