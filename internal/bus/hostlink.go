@@ -53,8 +53,9 @@ type Delivery struct {
 func (l *HostLink) Assignments(ctx context.Context, handle func([]Delivery) error) error {
 	retry := newRetry(retryMin, bindRetryMax)
 	said := ""
+	var cons jetstream.Consumer
 	for {
-		err := l.bind(ctx, handle, retry.reset)
+		err := l.bind(ctx, &cons, handle, retry.reset)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -74,30 +75,41 @@ const (
 	nakDelay = time.Second
 )
 
-// bind looks the consumer up and pulls from it until that fails.
-func (l *HostLink) bind(ctx context.Context, handle func([]Delivery) error, worked func()) error {
-	cons, err := l.lookUp(ctx)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return errors.New("the coordinator has not admitted this host yet")
+// bind looks the consumer up and pulls from it until that fails. The handle is kept for
+// the next bind: it knows our pin, without which we would wait until the pin has expired.
+func (l *HostLink) bind(ctx context.Context, cons *jetstream.Consumer, handle func([]Delivery) error, worked func()) error {
+	if err := l.lookUp(ctx, cons); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("look up the consumer: %w", err)
-	}
-	l.setInstallation(installationOf(cons.CachedInfo().Config.Metadata))
 	worked()
 	reconnected := l.nc.StatusChanged(nats.CONNECTED)
 	defer l.nc.RemoveStatusListener(reconnected)
 	for {
-		if err := l.pull(ctx, cons, reconnected, handle); err != nil {
+		if err := l.pull(ctx, *cons, reconnected, handle); err != nil {
 			return err
 		}
 	}
 }
 
-func (l *HostLink) lookUp(ctx context.Context) (jetstream.Consumer, error) {
+// lookUp makes or refreshes the handle and takes over what the consumer's metadata says.
+func (l *HostLink) lookUp(ctx context.Context, cons *jetstream.Consumer) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
-	return l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
+	var err error
+	if *cons == nil {
+		*cons, err = l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
+	} else {
+		_, err = (*cons).Info(ctx)
+	}
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		*cons = nil
+		return errors.New("the coordinator has not admitted this host yet")
+	}
+	if err != nil {
+		return fmt.Errorf("look up the consumer: %w", err)
+	}
+	l.setInstallation(installationOf((*cons).CachedInfo().Config.Metadata))
+	return nil
 }
 
 // pull asks for MaxPull messages once and handles them as they come: the first at once,

@@ -16,8 +16,9 @@ const (
 	pullExpiry = 5 * time.Second
 	// pinnedTTL is how long a pin outlives the last pull: three of them may fail.
 	pinnedTTL = 3 * pullExpiry
-	// ackWait starts at delivery; an agent records and acks within it.
-	ackWait = 15 * time.Second
+	// ackWait starts at delivery; an agent records and acks within it, or gets a harmless
+	// repeat. What was sent into a connection that had just died comes again after it.
+	ackWait = 5 * time.Second
 )
 
 // AdmitHost makes the durable consumer of a host, or brings it up to date.

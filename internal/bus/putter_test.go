@@ -1,0 +1,127 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"proxyfleet/internal/bus"
+	"proxyfleet/internal/bus/bustest"
+)
+
+func state(proxy string, counter uint64) bus.State {
+	return bus.State{Type: bus.TypeState, Proxy: proxy, UID: "u", Counter: counter, Phase: bus.PhaseRunning}
+}
+
+func counterOf(want uint64) func(bus.Msg) error {
+	return func(m bus.Msg) error {
+		s, err := bus.Decode[bus.State](m.Data)
+		if err != nil {
+			return err
+		}
+		if s.Counter != want {
+			return fmt.Errorf("counter %d, want %d", s.Counter, want)
+		}
+		return nil
+	}
+}
+
+func TestTheNewestStateIsStoredAndNoOlderOneAfterIt(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	n := f.Names()
+	link := s.Host("h1")
+	seen := bustest.Follow(t, f, n.States(), "").CaughtUp()
+	header := map[string][]string{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
+	for i := range uint64(500) {
+		for _, p := range []string{"p1", "p2", "p3"} {
+			link.PutState(state(p, i+1), header)
+		}
+	}
+	link.PutHost(bus.Host{Type: bus.TypeHost, Counter: 9})
+	if err := link.Flush(bustest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"p1", "p2", "p3"} {
+		m := seen.Newest(n.StateProxy("h1", p, "u"), counterOf(500))
+		if m.Header.Get("traceparent") == "" {
+			t.Errorf("the state of %s has no trace context", p)
+		}
+	}
+	seen.Newest(n.StateHost("h1"), counterOf(9))
+	if len(header) != 1 {
+		t.Errorf("the caller's header was written into: %v", header)
+	}
+	last := map[string]uint64{}
+	for len(last) < 4 || last["p1"] < 500 || last["p2"] < 500 || last["p3"] < 500 {
+		m := seen.Next()
+		d, err := bus.Decode[bus.State](m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Counter <= last[d.Proxy] {
+			t.Fatalf("%s: counter %d after %d", d.Proxy, d.Counter, last[d.Proxy])
+		}
+		last[d.Proxy] = d.Counter
+	}
+}
+
+func TestStatesAreKeptWhileTheServerIsAway(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	n := f.Names()
+	link := s.Host("h1")
+	s.Stop()
+	for i := range uint64(100) {
+		link.PutState(state("p1", i+1), nil)
+		link.PutState(state(fmt.Sprint("q", i), 1), nil)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := link.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("flush without a server: got %v", err)
+	}
+	s.Restart()
+	if err := link.Flush(bustest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	seen := bustest.Follow(t, f, n.States(), "").CaughtUp()
+	seen.Newest(n.StateProxy("h1", "p1", "u"), counterOf(100))
+	for i := range 100 {
+		seen.Newest(n.StateProxy("h1", fmt.Sprint("q", i), "u"), counterOf(1))
+	}
+}
+
+func TestThousandsOfStatesAtOnceAreAllStored(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	_, js := s.Connect("test")
+	link := s.Host("h1")
+	for i := range 5000 {
+		link.PutState(state(fmt.Sprint("p", i), 1), nil)
+	}
+	if err := link.Flush(bustest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, js, f.Names().States()); got != 5000 {
+		t.Errorf("%d states stored", got)
+	}
+}
+
+func TestClosingDropsWhatIsNotStoredAndReturns(t *testing.T) {
+	s, _ := bustest.Fleet(t)
+	link := s.Host("h1")
+	s.Stop()
+	link.PutState(state("p1", 1), nil)
+	done := make(chan struct{})
+	go func() {
+		link.Close()
+		link.Close()
+		link.PutState(state("p1", 2), nil)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(bustest.Deadline):
+		t.Error("close does not return")
+	}
+}
