@@ -161,8 +161,12 @@ func (a *Agent) prepare() {
 }
 
 func newLoop(cfg Config, rec *record, out *reporter, log *slog.Logger) *loop {
+	defaults := cfg.Defaults
+	if cfg.Backend.Type == "local" {
+		defaults = backends.Defaults{} // a process takes neither image nor machine type
+	}
 	return &loop{
-		record: rec, out: out, defaults: cfg.Defaults, log: log, drivers: map[string]*driver{},
+		record: rec, out: out, defaults: defaults, log: log, drivers: map[string]*driver{},
 		policy: policy{RetryMin: cfg.Intervals.RetryMin, RetryMax: cfg.Intervals.RetryMax, Probe: !cfg.Probe.Disabled,
 			ProbeInterval: cfg.Probe.Interval, ProbeFailures: cfg.Probe.Failures, Spread: rand.Float64},
 		probe:   func(ctx context.Context, o observed) error { return probe(ctx, o.Addresses, cfg.Probe.Timeout) },

@@ -10,6 +10,7 @@ import (
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/libvirt"
 	"proxyfleet/internal/backends/local"
+	"proxyfleet/internal/backends/proxmox"
 	"proxyfleet/internal/backends/sim"
 )
 
@@ -21,7 +22,7 @@ const LocalChild = "local-proxy"
 type opener func(backends.Owner, *slog.Logger) (backends.Backend, error)
 
 // BackendTypes are what backend.type may be.
-func BackendTypes() []string { return []string{"local", "libvirt", "sim"} }
+func BackendTypes() []string { return []string{"local", "libvirt", "proxmox", "sim"} }
 
 // opener decodes the backend's own keys strictly. It opens nothing.
 func (c Config) opener() (opener, error) {
@@ -45,6 +46,14 @@ func (c Config) opener() (opener, error) {
 		}
 		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
 			return libvirt.New(own, c.HostConfig, libvirt.Options{Owner: o, Log: log})
+		}, nil
+	case "proxmox":
+		var own proxmox.Config
+		if err := c.Backend.decode(&own); err != nil {
+			return nil, err
+		}
+		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+			return proxmox.New(own, c.HostConfig, proxmox.Options{Owner: o, Log: log, StateDir: c.StateDir})
 		}, nil
 	case "sim":
 		var own sim.Config

@@ -15,6 +15,7 @@ import (
 
 	"proxyfleet/internal/backends/libvirt"
 	"proxyfleet/internal/backends/local"
+	"proxyfleet/internal/backends/proxmox"
 	"proxyfleet/internal/backends/sim"
 )
 
@@ -61,7 +62,7 @@ func TestEveryBackendOfTheSampleLoads(t *testing.T) {
 	head, rest, _ := strings.Cut(string(Sample()), "\nbackend:")
 	_, rest, _ = strings.Cut(rest, "\n# backend:")
 	rest = "\n# backend:" + rest
-	for _, name := range []string{"local", "sim"} {
+	for _, name := range []string{"local", "proxmox", "sim"} {
 		at := strings.Index(rest, "# backend:\n#   type: "+name)
 		if at < 0 {
 			t.Fatalf("no backend %s in the sample", name)
@@ -107,7 +108,8 @@ func TestTheSampleHasEveryField(t *testing.T) {
 		return missing
 	}
 	for path, typ := range map[string]reflect.Type{"": reflect.TypeFor[Config](), "backend libvirt: ": reflect.TypeFor[libvirt.Config](),
-		"backend local: ": reflect.TypeFor[local.Config](), "backend sim: ": reflect.TypeFor[sim.Config]()} {
+		"backend local: ": reflect.TypeFor[local.Config](),
+		"backend proxmox: ": reflect.TypeFor[proxmox.Config](), "backend sim: ": reflect.TypeFor[sim.Config]()} {
 		if missing := walk(typ, path); len(missing) > 0 {
 			t.Errorf("missing in the sample: %s", strings.Join(missing, ", "))
 		}
@@ -123,7 +125,7 @@ func TestWhatIsWrongIsSaidWithItsPlace(t *testing.T) {
 		"no YAML":                    {"host: [", `[1:7]`},
 		"a backend's misspelt field": {"host: {name: h}\nbackend:\n  type: sim\n  slosts: 3\n", `[4:3] unknown field "slosts"`},
 		"a backend that is no map":   {"host: {name: h}\nbackend: sim\n", "want a mapping with a type"},
-		"no backend":                 {"host: {name: h}\n", `backend.type: "" is not one of local, libvirt`},
+		"no backend":                 {"host: {name: h}\n", `backend.type: "" is not one of local, libvirt, proxmox`},
 		"an FQDN for a name":         {"host: {name: h.example.org}\nbackend: {type: sim}\n", "host.name: \"h.example.org\" is not a DNS label"},
 		"an upper-case name":         {"host: {name: H}\nbackend: {type: sim}\n", "host.name"},
 		"a relative state directory": {minimal + "stateDir: var\n", "stateDir"},
