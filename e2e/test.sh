@@ -14,11 +14,16 @@ command -v go >/dev/null || { echo "test: there is no go on the PATH; go.mod say
 
 e2e/packages.sh install
 e2e/libvirt.sh up
-PROXYFLEET_GUEST_IMAGE=$(e2e/guest/build.sh)
+guest=$(mktemp)
+trap 'rm -f "$guest"' EXIT
+e2e/guest/build.sh >"$guest" & # mostly waits for the network, so tools are built beside it
 PROXYFLEET_NATS_CLI=$(e2e/tools.sh nats)
 PROXYFLEET_NATS_SERVER=$(e2e/tools.sh nats-server)
+wait $! || { echo "test: the guest image could not be built" >&2; exit 1; }
+PROXYFLEET_GUEST_IMAGE=$(cat "$guest")
 export PROXYFLEET_GUEST_IMAGE PROXYFLEET_NATS_CLI PROXYFLEET_NATS_SERVER
 
-go vet -tags real ./...
-# Two packages at a time: an emulated guest takes a core of its own.
-exec go test -race -tags real -timeout 25m -p 2 "$@"
+# real: needs programs of this machine; guest: boots a guest, minutes without KVM.
+tags=real,guest
+go vet -tags $tags ./...
+go test -race -tags $tags -timeout 25m "$@"

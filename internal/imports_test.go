@@ -66,7 +66,7 @@ type pkg struct {
 // packages lists the module's packages that have code besides tests, paths relative to it.
 func packages(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Module", "-tags", "real", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Module", "-tags", "real,guest", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {

@@ -72,9 +72,11 @@ packages=(
 # bootstrap fills the root. It runs in mount and pid namespaces of its own, so that
 # nothing stays mounted or running, however it ends.
 bootstrap() {
-	local root=$1 first
+	local root=$1 first proxy=''
+	eval "$(apt-config shell proxy Acquire::http::Proxy)" # debootstrap does not read apt's settings
+	[[ -z $proxy || $proxy == DIRECT ]] || export http_proxy=$proxy
 	first=$(apt_sources | awk -v s="$suite" '$3 == s { print $2; exit }')
-	debootstrap --variant=minbase "$suite" "$root" "$first"
+	debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" "$first"
 
 	# Before the packages, because dpkg and initramfs-tools read from here.
 	cp -rT "$here/files" "$root"
