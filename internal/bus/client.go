@@ -1,10 +1,8 @@
 package bus
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
@@ -40,8 +38,9 @@ type ClientConfig struct {
 // are retried, inbox prefix of its own ("_INBOX_<name>"). name shows in the server's
 // connection list. extra options come last (tests use in-process connections).
 //
-// A configuration that can never work (key files that are not there now are not such) is
-// an error: an unreadable nkey seed, a certificate without its key, two ways to log in.
+// A configuration that can never work is an error: two ways to log in, a certificate
+// without its key, a URL that is none. A file that is missing or wrong now is not: it may
+// be put right while we try. Only the nkey seed must be there at the start.
 func Connect(cfg ClientConfig, name string, log *slog.Logger, extra ...nats.Option) (*nats.Conn, error) {
 	url := cfg.URL
 	if url == "" {
@@ -95,43 +94,6 @@ func InboxPrefix(name string) string {
 		return '_'
 	}, name)
 	return "_INBOX_" + clean
-}
-
-func (cfg ClientConfig) authOptions() ([]nats.Option, error) {
-	var opts []nats.Option
-	ways := 0
-	if cfg.Credentials != "" {
-		ways++
-		opts = append(opts, nats.UserCredentials(cfg.Credentials))
-	}
-	if cfg.NKeySeed != "" {
-		ways++
-		o, err := nats.NkeyOptionFromSeed(cfg.NKeySeed)
-		if err != nil {
-			return nil, fmt.Errorf("nats.nkeySeed %s: %w", cfg.NKeySeed, err)
-		}
-		opts = append(opts, o)
-	}
-	if cfg.User != "" {
-		ways++
-		opts = append(opts, nats.UserInfoHandler(func() (string, string) {
-			password, _ := os.ReadFile(cfg.PasswordFile) // unreadable: the server refuses, and we try again
-			return cfg.User, strings.TrimRight(string(password), "\r\n")
-		}))
-	}
-	if ways > 1 {
-		return nil, errors.New("nats: only one of credentials, nkeySeed and user may be set")
-	}
-	if (cfg.Cert == "") != (cfg.Key == "") {
-		return nil, errors.New("nats: cert and key belong together")
-	}
-	if cfg.CA != "" {
-		opts = append(opts, nats.RootCAs(cfg.CA))
-	}
-	if cfg.Cert != "" {
-		opts = append(opts, nats.ClientCert(cfg.Cert, cfg.Key))
-	}
-	return opts, nil
 }
 
 // JetStream returns the JetStream context for cfg (its API prefix) with the options that

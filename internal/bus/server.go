@@ -63,14 +63,33 @@ func StartServer(cfg ServerConfig) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
-	srv.SetLoggerV2(serverLog{log}, false, false, false)
+	fatal := make(chan string, 1)
+	srv.SetLoggerV2(serverLog{log, fatal}, false, false, false)
 	srv.Start()
-	if !srv.ReadyForConnections(readyTimeout) {
+	if err := waitReady(srv, fatal); err != nil {
 		srv.Shutdown()
-		return nil, fmt.Errorf("embedded NATS server was not ready within %v; is port %d taken, or %s damaged? Its log says more",
-			readyTimeout, cfg.Port, cfg.StoreDir)
+		srv.WaitForShutdown()
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
 	return &Server{srv: srv}, nil
+}
+
+// waitReady waits until clients can connect. What is fatal to a server is only logged by
+// it: the program that it usually is would end there.
+func waitReady(srv *natsserver.Server, fatal <-chan string) error {
+	for deadline := time.Now().Add(readyTimeout); ; {
+		if srv.ReadyForConnections(50 * time.Millisecond) {
+			return nil
+		}
+		select {
+		case text := <-fatal:
+			return errors.New(text)
+		default:
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not ready within %v; its log says more", readyTimeout)
+		}
+	}
 }
 
 // URL is where clients reach the server; empty when it is in-process only.
@@ -84,6 +103,11 @@ func (s *Server) URL() string {
 // InProcess is the client option that connects without a socket.
 func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.srv) }
 
+// SyncAlways tells whether the server syncs every write before it acks it.
+func (s *Server) SyncAlways() bool {
+	return s.srv.JetStreamConfig() != nil && s.srv.JetStreamConfig().SyncAlways
+}
+
 // Close stops the server and waits until its store is closed.
 func (s *Server) Close() {
 	s.srv.Shutdown()
@@ -92,11 +116,22 @@ func (s *Server) Close() {
 
 // serverLog sends the server's log to slog. Its notices are our debug: a start alone
 // writes a page of them.
-type serverLog struct{ log *slog.Logger }
+type serverLog struct {
+	log   *slog.Logger
+	fatal chan<- string // takes the first one
+}
 
 func (l serverLog) Noticef(f string, v ...any) { l.log.Debug(fmt.Sprintf(f, v...)) }
 func (l serverLog) Warnf(f string, v ...any)   { l.log.Warn(fmt.Sprintf(f, v...)) }
 func (l serverLog) Errorf(f string, v ...any)  { l.log.Error(fmt.Sprintf(f, v...)) }
-func (l serverLog) Fatalf(f string, v ...any)  { l.log.Error(fmt.Sprintf(f, v...)) }
-func (l serverLog) Debugf(string, ...any)      {}
-func (l serverLog) Tracef(string, ...any)      {}
+
+func (l serverLog) Fatalf(f string, v ...any) {
+	l.Errorf(f, v...)
+	select {
+	case l.fatal <- fmt.Sprintf(f, v...):
+	default:
+	}
+}
+
+func (l serverLog) Debugf(string, ...any) {}
+func (l serverLog) Tracef(string, ...any) {}

@@ -71,6 +71,13 @@ func (s *Server) URL() string { return s.url }
 // StoreDir is the directory of its store.
 func (s *Server) StoreDir() string { return s.cfg.StoreDir }
 
+// SyncAlways tells whether the running server syncs every write.
+func (s *Server) SyncAlways() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.srv.SyncAlways()
+}
+
 // Stop stops the server if it runs. Clients keep trying.
 func (s *Server) Stop() {
 	s.mu.Lock()
