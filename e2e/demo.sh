@@ -63,7 +63,7 @@ await() {
 	done
 }
 
-NATS=$(e2e/tools.sh nats)
+NATS=${PROXYFLEET_NATS_CLI:-$(e2e/tools.sh nats)}
 nats() { "$NATS" "$@"; }
 export XDG_CONFIG_HOME=$work/config # no NATS context of this machine's user
 record() { nats kv get fleet_proxies "$proxy" --raw 2>/dev/null || true; }
@@ -175,5 +175,5 @@ if [[ $backend == libvirt ]]; then
 fi
 
 title "What happened, as events"
-nats sub --stream FLEET_EVENTS --last-per-subject --wait 1s --raw 2>/dev/null || true
+nats sub --stream FLEET_EVENTS --all --wait 1s --raw 2>/dev/null || true
 title "Done in $SECONDS s."
