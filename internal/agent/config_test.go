@@ -108,7 +108,7 @@ func TestTheSampleHasEveryField(t *testing.T) {
 		return missing
 	}
 	for path, typ := range map[string]reflect.Type{"": reflect.TypeFor[Config](), "backend libvirt: ": reflect.TypeFor[libvirt.Config](),
-		"backend local: ": reflect.TypeFor[local.Config](),
+		"backend local: ":   reflect.TypeFor[local.Config](),
 		"backend proxmox: ": reflect.TypeFor[proxmox.Config](), "backend sim: ": reflect.TypeFor[sim.Config]()} {
 		if missing := walk(typ, path); len(missing) > 0 {
 			t.Errorf("missing in the sample: %s", strings.Join(missing, ", "))

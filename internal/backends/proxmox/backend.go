@@ -60,15 +60,18 @@ func New(conf Config, host backends.HostConfig, opts Options) (*Backend, error) 
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if opts.Poll == 0 {
+		opts.Poll = time.Second
+	}
 	api, err := pve.New(pve.Config{URLs: conf.URLs, TokenFile: conf.TokenFile, CA: conf.CA, Fingerprint: conf.Fingerprint,
-		Timeout: conf.RequestTimeout, Log: opts.Log})
+		Timeout: conf.RequestTimeout, TaskPoll: opts.Poll / 5, Log: opts.Log})
 	if err != nil {
 		return nil, fmt.Errorf("backend proxmox: %w", err)
 	}
 	return &Backend{
 		conf: conf, host: host, owner: opts.Owner, ownerTag: ownerTag(opts.Owner), log: opts.Log, api: api,
 		inv: &inventory{read: api.Resources}, marks: &markCache{}, promised: &promises{},
-		records: &records{dir: filepath.Join(opts.StateDir, "proxmox-clones")}, slots: map[int]chan struct{}{}, poll: time.Second, watchMin: watchMin,
+		records: &records{dir: filepath.Join(opts.StateDir, "proxmox-clones")}, slots: map[int]chan struct{}{}, poll: opts.Poll, watchMin: 3 * opts.Poll,
 	}, nil
 }
 

@@ -78,6 +78,9 @@ type Options struct {
 	// StateDir is a directory of the agent's own; absolute. Records of running clones are
 	// kept below it.
 	StateDir string
+	// Poll is how often a VM that is about to change is looked at. Default 1 s; tests are in
+	// more of a hurry.
+	Poll time.Duration
 }
 
 // startTimeout is how long a VM may take to be running after its start task has ended,

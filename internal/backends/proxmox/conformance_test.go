@@ -89,12 +89,7 @@ func open(host string, owner backends.Owner, log *slog.Logger) (*Backend, error)
 }
 
 func openWith(host string, owner backends.Owner, log *slog.Logger, conf Config, hc backends.HostConfig) (*Backend, error) {
-	b, err := New(conf, hc, Options{Owner: owner, Log: log, StateDir: stateDir(host, owner)})
-	if err != nil {
-		return nil, err
-	}
-	b.poll, b.watchMin = 20*time.Millisecond, 50*time.Millisecond
-	return b, nil
+	return New(conf, hc, Options{Owner: owner, Log: log, StateDir: stateDir(host, owner), Poll: 20 * time.Millisecond})
 }
 
 func stateDir(host string, owner backends.Owner) string {

@@ -7,9 +7,6 @@ import (
 	"proxyfleet/internal/backends"
 )
 
-// lockPoll is how often a locked VM is looked at.
-const lockPoll = time.Second
-
 // unlocked waits until a VM of ours has no lock, and returns it as it is then. The error
 // after LockTimeout names the lock.
 func (b *Backend) unlocked(ctx context.Context, f found) (found, error) {
@@ -33,7 +30,7 @@ func (b *Backend) unlockedBut(ctx context.Context, f found, but string) (found, 
 				"%s still has the lock %q after %s; if nothing that explains it runs (backup, snapshot, migration), run `qm unlock %d` on node %s",
 				f, lock, b.conf.LockTimeout, f.vm.ID, f.vm.Node)
 		}
-		if err := sleep(ctx, min(lockPoll, b.conf.LockTimeout)); err != nil {
+		if err := sleep(ctx, min(b.poll, b.conf.LockTimeout)); err != nil {
 			return f, classify("wait for lock", err, "%s has the lock %q", f, lock)
 		}
 	}

@@ -12,10 +12,7 @@ import (
 // PVE has no events. What changed is found by comparing listings: often right after a
 // change, since more tends to follow, and ever more seldom in quiet. pvestatd refreshes
 // power every ten seconds, so asking more often than the shortest pause shows nothing.
-const (
-	watchMin = 3 * time.Second
-	watchMax = 30 * time.Second
-)
+const watchMax = 30 * time.Second
 
 // pace is the pause before the next look.
 func pace(last time.Duration, changed bool, shortest time.Duration) time.Duration {

@@ -34,7 +34,10 @@ type Config struct {
 	// Timeout is how long one endpoint may take to answer. Default 30 s: a file that another
 	// task has locked makes PVE wait for 10 s, a wrong token for 3 s.
 	Timeout time.Duration
-	Log     *slog.Logger
+	// TaskPoll is the first pause between two looks at a task; later ones are longer.
+	// Default 200 ms.
+	TaskPoll time.Duration
+	Log      *slog.Logger
 }
 
 // Client speaks to one cluster. Its methods may be called concurrently.
@@ -46,14 +49,18 @@ type Client struct {
 	pinFile   *file
 	pins      [][32]byte
 	timeout   time.Duration
+	taskPoll  time.Duration
 	log       *slog.Logger
 }
 
 // New makes a client. It reads no file and makes no request.
 func New(conf Config) (*Client, error) {
-	c := &Client{endpoints: &endpoints{}, tokenFile: &file{path: conf.TokenFile}, timeout: conf.Timeout, log: conf.Log}
+	c := &Client{endpoints: &endpoints{}, tokenFile: &file{path: conf.TokenFile}, timeout: conf.Timeout, taskPoll: conf.TaskPoll, log: conf.Log}
 	if c.timeout == 0 {
 		c.timeout = 30 * time.Second
+	}
+	if c.taskPoll == 0 {
+		c.taskPoll = 200 * time.Millisecond
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)

@@ -80,7 +80,6 @@ func (c *Client) TaskStatus(ctx context.Context, id UPID) (done bool, word strin
 }
 
 const (
-	taskPollMin = 200 * time.Millisecond
 	taskPollMax = 3 * time.Second
 	// taskBlips is how many polls in a row may fail before following a task ends with an
 	// error: a restarted pveproxy is away for a second or two.
@@ -97,7 +96,7 @@ func (c *Client) Follow(ctx context.Context, id UPID) (Outcome, error) {
 	if id == "" {
 		return Outcome{Text: "OK"}, nil
 	}
-	pause, blips := taskPollMin, 0
+	pause, blips := c.taskPoll, 0
 	for {
 		done, word, err := c.TaskStatus(ctx, id)
 		switch {
