@@ -1,0 +1,273 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator/core"
+	"proxyfleet/internal/coordinator/intents"
+)
+
+// input is a core.Event, caughtUp or *await.
+type input any
+
+// caughtUp says that one follower has read all that was stored.
+type caughtUp struct{}
+
+// await asks for the verdict on the intent of a sequence.
+type await struct {
+	name  string
+	seq   uint64
+	reply chan verdict // buffered
+}
+
+// verdict is what became of an intent.
+type verdict struct {
+	seq uint64 // of the newest intent; higher than asked: another one came after it
+	bad *intents.Invalid
+}
+
+// maxInputs bounds one step, so that a flood is decided in pieces.
+const maxInputs = 2000
+
+// maxBatch is where bus.Leader.Commit splits, for the server takes no more at once.
+const maxBatch = 1000
+
+// decider owns the model. It runs in one goroutine.
+type decider struct {
+	model     *core.Model
+	leader    *bus.Leader
+	inputs    <-chan input
+	streams   int // followers that have not caught up yet
+	inventory *inventory
+	crier     *crier
+	chores    *chores
+	log       *slog.Logger
+	metrics   *Metrics
+	leads     func()
+
+	tidy   []core.Command // Retire and ForgetLedger that wait until nothing else is to be done
+	awaits []*await
+}
+
+func (d *decider) run(ctx context.Context) error {
+	for {
+		ins, err := d.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := d.step(ctx, ins); err != nil {
+			return err
+		}
+		if err := d.tidyOne(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// next waits for an input, unless there is tidying to do, and takes what has come with it.
+func (d *decider) next(ctx context.Context) ([]input, error) {
+	var ins []input
+	if len(d.tidy) == 0 {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case in := <-d.inputs:
+			ins = append(ins, in)
+		}
+	}
+	for len(ins) < maxInputs {
+		select {
+		case in := <-d.inputs:
+			ins = append(ins, in)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		default:
+			return ins, nil
+		}
+	}
+	return ins, nil
+}
+
+func (d *decider) step(ctx context.Context, ins []input) error {
+	if len(ins) == 0 {
+		return nil
+	}
+	in := core.Input{Now: time.Now().UTC()}
+	_, _ = rand.Read(in.Seed[:]) // never fails, see crypto/rand
+	for _, i := range ins {
+		switch i := i.(type) {
+		case caughtUp:
+			if d.streams--; d.streams == 0 {
+				in.Events = append(in.Events, core.CaughtUp{})
+			}
+		case *await:
+			d.awaits = append(d.awaits, i)
+		case core.Event:
+			in.Events = append(in.Events, i)
+		}
+	}
+	d.metrics.inputs.Add(float64(len(in.Events)))
+	began := time.Now()
+	commands := d.model.Step(in)
+	d.metrics.step.Observe(time.Since(began).Seconds())
+	commands, err := d.commit(ctx, commands)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		d.dispatch(c)
+	}
+	if d.streams == 0 && d.leads != nil {
+		d.inventory.caughtUp()
+		d.leads()
+		d.leads = nil
+		d.log.Info("leading")
+	}
+	d.inventory.wake()
+	d.answer()
+	return nil
+}
+
+// commit stores the decisions at the head of commands, and returns what follows them.
+func (d *decider) commit(ctx context.Context, commands []core.Command) ([]core.Command, error) {
+	var (
+		batch []bus.Write
+		spans []trace.Span
+	)
+	flush := func() error {
+		err := d.store(ctx, batch)
+		for _, s := range spans {
+			s.End()
+		}
+		batch, spans = nil, nil
+		return err
+	}
+	for i, c := range commands {
+		decision, ok := c.(core.Commit)
+		if !ok {
+			return commands[i:], flush()
+		}
+		if len(batch)+len(decision.Writes) > maxBatch {
+			if err := flush(); err != nil { // a decision is never split
+				return nil, err
+			}
+		}
+		spans = append(spans, begin(ctx, &decision))
+		batch = append(batch, decision.Writes...)
+	}
+	return nil, flush()
+}
+
+// begin starts the span of a decision within the trace of its intent, and sends it along.
+func begin(ctx context.Context, decision *core.Commit) trace.Span {
+	if decision.Trace != "" {
+		ctx = bus.ExtractTrace(ctx, nats.Header{"traceparent": {decision.Trace}})
+	}
+	ctx, span := otel.Tracer("proxyfleet/coordinator").Start(ctx, "decide", trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.String("messaging.destination.name", decision.Writes[0].Subject)))
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		header := nats.Header{}
+		bus.InjectTrace(ctx, header)
+		for i := range decision.Writes {
+			decision.Writes[i].Header = header
+		}
+	}
+	return span
+}
+
+// store commits one batch. Whatever the server says but that we were replaced, the same
+// batch is tried again: the model already counts on it.
+func (d *decider) store(ctx context.Context, batch []bus.Write) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	began := time.Now()
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 5*time.Second
+	for {
+		err := d.leader.Commit(ctx, batch)
+		if err == nil {
+			break
+		}
+		if errors.Is(err, bus.ErrFenced) || ctx.Err() != nil || errors.Is(err, nats.ErrConnectionClosed) {
+			return err
+		}
+		d.metrics.alarms.WithLabelValues("CommitRefused").Inc()
+		d.log.Error("a decision could not be stored; nothing else is decided until it is", "messages", len(batch), "err", err)
+		sleep(ctx, b.NextBackOff())
+	}
+	d.metrics.commit.Observe(time.Since(began).Seconds())
+	d.metrics.batch.Observe(float64(len(batch)))
+	return nil
+}
+
+func (d *decider) dispatch(c core.Command) {
+	switch c := c.(type) {
+	case core.Put:
+		d.inventory.put(c)
+	case core.Delete:
+		d.inventory.delete(c)
+	case core.Say:
+		d.crier.say(c)
+	case core.Retire, core.ForgetLedger:
+		d.tidy = append(d.tidy, c)
+	case core.Alarm:
+		d.metrics.alarms.WithLabelValues(c.Reason).Inc()
+		d.log.Error(c.Message, "alarm", c.Reason)
+	default:
+		d.chores.add(c)
+	}
+}
+
+// tidyOne removes one thing that is not needed any more. One that fails is tried again by
+// the next leader at the latest, since it is still there then.
+func (d *decider) tidyOne(ctx context.Context) error {
+	if len(d.tidy) == 0 {
+		return nil
+	}
+	c := d.tidy[0]
+	d.tidy = d.tidy[1:]
+	var err error
+	switch c := c.(type) {
+	case core.Retire:
+		err = d.leader.Retire(ctx, c.Assign, c.State)
+	case core.ForgetLedger:
+		err = d.leader.ForgetLedger(ctx, c.Entry)
+	}
+	if errors.Is(err, bus.ErrFenced) {
+		return err
+	}
+	if err != nil && ctx.Err() == nil {
+		d.log.Warn("could not be tidied up; it is tried again", "what", fmt.Sprintf("%T", c), "err", err)
+		sleep(ctx, 100*time.Millisecond)
+		d.tidy = append(d.tidy, c)
+	}
+	return nil
+}
+
+// answer replies to those who wait for a verdict that has come.
+func (d *decider) answer() {
+	rest := d.awaits[:0]
+	for _, a := range d.awaits {
+		seq, bad := d.model.Verdict(a.name)
+		if seq < a.seq {
+			rest = append(rest, a)
+			continue
+		}
+		a.reply <- verdict{seq, bad}
+	}
+	clear(d.awaits[len(rest):])
+	d.awaits = rest
+}
