@@ -196,3 +196,12 @@ func (c *Cluster) await(ctx context.Context, d time.Duration, ok func() bool) bo
 	}
 	return true
 }
+
+// knownNode is a node that a test names; see known.
+func (c *Cluster) knownNode(name string) *node {
+	if n := c.nodes[name]; n != nil {
+		return n
+	}
+	c.t.Errorf("pvefake: no node %q", name)
+	return &node{}
+}

@@ -16,7 +16,7 @@ func getVersion(r *request) (any, error) {
 func (c *Cluster) nodeRow(n *node) map[string]any {
 	d := map[string]any{"id": "node/" + n.name, "type": "node", "node": n.name, "status": "online", "level": "",
 		"cpu": 0.02, "maxcpu": n.cpus, "mem": c.memUsed(n), "maxmem": n.memory, "disk": int64(6 << 30), "maxdisk": n.disk,
-		"uptime": int(c.clock.now().Sub(c.clock.start).Seconds()) + 86400, "ssl_fingerprint": nil}
+		"uptime": int(c.clock.now().Sub(c.clock.start).Seconds()) + 86400}
 	if n.down {
 		return map[string]any{"id": d["id"], "type": "node", "node": n.name, "status": "offline"}
 	}
@@ -58,7 +58,7 @@ func nodeStatus(r *request) (any, error) {
 		"boot-info":      map[string]any{"mode": "efi", "secureboot": 0},
 		"current-kernel": map[string]any{"sysname": "Linux", "release": "6.17.2-1-pve", "machine": "x86_64", "version": "#1 SMP PREEMPT_DYNAMIC"},
 		"cpuinfo": map[string]any{"cpus": n.cpus, "cores": n.cpus, "sockets": 1, "model": "AMD EPYC", "mhz": "2596.118",
-			"hvm": "1", "user_hz": 100, "flags": "svm"},
+			"hvm": "1", "user_hz": 100, "flags": "svm", "vendor": "AuthenticAMD", "family": "26"},
 		"memory": map[string]any{"total": n.memory, "used": used, "free": n.memory - used, "available": n.memory - used},
 		"swap":   map[string]any{"total": 0, "used": 0, "free": 0},
 		"rootfs": map[string]any{"total": n.disk, "used": int64(6 << 30), "avail": n.disk - 6<<30, "free": n.disk - 6<<30},
@@ -157,9 +157,10 @@ func listNetwork(r *request) (any, error) {
 func (c *Cluster) SetBridges(node string, bridges ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[node].bridges = map[string]bool{}
+	n := c.knownNode(node)
+	n.bridges = map[string]bool{}
 	for _, b := range bridges {
-		c.nodes[node].bridges[b] = true
+		n.bridges[b] = true
 	}
 }
 
@@ -167,7 +168,8 @@ func (c *Cluster) SetBridges(node string, bridges ...string) {
 func (c *Cluster) SetMemory(node string, total, used int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[node].memory, c.nodes[node].memUsed = total, used
+	n := c.knownNode(node)
+	n.memory, n.memUsed = total, used
 }
 
 func listPools(r *request) (any, error) {

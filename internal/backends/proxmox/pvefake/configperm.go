@@ -154,7 +154,7 @@ func (c *Cluster) mayTag(who caller, vmid int, before, after string) error {
 		return nil
 	}
 	old, now := splitList(before), splitList(after)
-	for _, tag := range slices.Concat(old, now) {
+	for _, tag := range slices.Concat(now, old) {
 		if slices.Contains(old, tag) && slices.Contains(now, tag) {
 			continue
 		}

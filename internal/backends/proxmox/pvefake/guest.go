@@ -46,7 +46,7 @@ func Address(vmid int) string {
 func (c *Cluster) SetGuest(vmid int, g Guest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.vms[vmid].guest = g
+	c.known(vmid).guest = g
 }
 
 // agentDelay is how long qemu-server waits for an agent that does not answer.

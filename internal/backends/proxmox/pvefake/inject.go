@@ -124,7 +124,7 @@ func (c *Cluster) after(rec *Request, rep reply) {
 func (c *Cluster) NodeDown(name string, down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.nodes[name]
+	n := c.knownNode(name)
 	n.down = down
 	if n.endpoint != nil {
 		n.endpoint.setDown(down)
@@ -136,7 +136,7 @@ func (c *Cluster) NodeDown(name string, down bool) {
 func (c *Cluster) AddressDown(name string, down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.nodes[name].endpoint; e != nil {
+	if e := c.knownNode(name).endpoint; e != nil {
 		e.setDown(down)
 	}
 }
@@ -146,7 +146,7 @@ func (c *Cluster) AddressDown(name string, down bool) {
 func (c *Cluster) DaemonDown(name string, down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[name].noDaemon = down
+	c.knownNode(name).noDaemon = down
 }
 
 // ProxyError makes other nodes answer status (595, 596 or 599; 0 for none)
@@ -154,5 +154,5 @@ func (c *Cluster) DaemonDown(name string, down bool) {
 func (c *Cluster) ProxyError(name string, status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes[name].proxyErr = status
+	c.knownNode(name).proxyErr = status
 }

@@ -87,7 +87,7 @@ func (c *Cluster) HoldLockFile(vmid int) (release func()) {
 func (c *Cluster) SetLock(vmid int, lock string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.vms[vmid]
+	v := c.known(vmid)
 	v.config["lock"] = lock
 	if lock == "" {
 		delete(v.config, "lock")

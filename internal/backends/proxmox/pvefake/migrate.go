@@ -87,5 +87,5 @@ func (c *Cluster) move(v *vm, target string) {
 func (c *Cluster) MoveVM(vmid int, node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.move(c.vms[vmid], node)
+	c.move(c.known(vmid), node)
 }

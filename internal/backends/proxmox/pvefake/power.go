@@ -44,18 +44,26 @@ func (c *Cluster) checkStart(t *task, v *vm) error {
 			continue
 		}
 		nic, _ := c.parseNIC(k, val)
-		switch b := nic["bridge"]; {
-		case b == "":
-			t.warnf("Interface 'tap%di%s' not attached to any bridge.", v.id, strings.TrimPrefix(k, "net"))
-		case !c.nodes[v.node].bridges[b]:
+		if b := nic["bridge"]; b != "" && !c.nodes[v.node].bridges[b] {
 			return die("bridge '%s' does not exist", b)
 		}
 	}
+	c.warnNICs(t, v)
 	if n := c.nodes[v.node]; v.memory() > n.memory {
 		t.logf("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 		return die("start failed: QEMU exited with code 1")
 	}
 	return nil
+}
+
+// warnNICs warns of every NIC without a bridge; the task is then a success
+// with warnings.
+func (c *Cluster) warnNICs(t *task, v *vm) {
+	for k, val := range v.config {
+		if nic, err := parsePropertyString(val, c.configProps()["net0"].Sub); netRE.MatchString(k) && err == "" && nic["bridge"] == "" {
+			t.warnf("Interface 'tap%di%s' not attached to any bridge.", v.id, strings.TrimPrefix(k, "net"))
+		}
+	}
 }
 
 func (r *request) forkVM(typ string, run func(*task) error) (any, error) {
@@ -306,8 +314,9 @@ func resumeVM(r *request) (any, error) {
 	if v, err := r.load(); err == nil && v.lock() == "suspended" && !v.running {
 		return r.forkVM("qmresume", func(t *task) error { return r.c.start(t, r.node.name, r.vmid) })
 	}
-	return r.onRunning("qmresume", []string{"backup"}, func(_ *task, v *vm) error {
+	return r.onRunning("qmresume", []string{"backup"}, func(t *task, v *vm) error {
 		v.paused = false
+		r.c.warnNICs(t, v)
 		return nil
 	})
 }
@@ -316,7 +325,7 @@ func resumeVM(r *request) (any, error) {
 func (c *Cluster) SetRunning(vmid int, running bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v := c.vms[vmid]; running {
+	if v := c.known(vmid); running {
 		c.boot(v)
 	} else {
 		c.halt(v)
@@ -327,6 +336,6 @@ func (c *Cluster) SetRunning(vmid int, running bool) {
 func (c *Cluster) SetPaused(vmid int, paused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.vms[vmid].paused = paused
+	c.known(vmid).paused = paused
 	c.notify()
 }

@@ -68,7 +68,7 @@ func checkPropertyString(path, s string, props map[string]*property) string {
 	var b strings.Builder
 	b.WriteString("format error\n")
 	for _, k := range keys {
-		b.WriteString(k + ": " + strings.TrimSuffix(errs[k], "\n") + "\n")
+		b.WriteString(k + ": " + errs[k] + "\n")
 	}
 	return b.String()
 }

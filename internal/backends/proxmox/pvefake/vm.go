@@ -253,6 +253,16 @@ func (c *Cluster) load(node string, vmid int) (*vm, error) {
 	return v, nil
 }
 
+// known is a VM that a test names. When there is none the test fails and a
+// blank VM takes the change. The caller holds the mutex.
+func (c *Cluster) known(vmid int) *vm {
+	if v := c.vms[vmid]; v != nil {
+		return v
+	}
+	c.t.Errorf("pvefake: no VM %d", vmid)
+	return &vm{node: c.order[0], config: map[string]string{}, pending: map[string]*string{}}
+}
+
 // newMAC is an address under Proxmox's default prefix.
 func newMAC() string {
 	var b [3]byte
