@@ -60,8 +60,8 @@ const (
 // Intent is what a person publishes for one proxy: always the whole document.
 type Intent struct {
 	Type    string  `json:"type,omitempty"`
-	Name    string  `json:"name"`
-	Desired Desired `json:"desired,omitempty"` // default running
+	Name    string  `json:"name" jsonschema:"pattern=^[a-z0-9]([a-z0-9-]*[a-z0-9])?$,maxLength=52"`
+	Desired Desired `json:"desired,omitempty" jsonschema:"enum=running,enum=stopped,enum=absent,default=running"` // default running
 	Spec    Spec    `json:"spec,omitzero"`
 }
 
@@ -69,7 +69,7 @@ type Intent struct {
 // both) has a default.
 type Spec struct {
 	// Port the proxy listens on. 0, the default, lets the host choose.
-	Port int `json:"port,omitempty"`
+	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
 	// Auth are the credentials that clients must present.
 	Auth *Auth `json:"auth,omitempty"`
 	// AllowFrom are the client networks in CIDR form. The whole world must be written out.
@@ -79,7 +79,7 @@ type Spec struct {
 	// MachineType is a key of the host's machine types.
 	MachineType string `json:"machineType,omitempty"`
 	// DiskGiB is the size of the root disk; 0 is the host's default.
-	DiskGiB int `json:"diskGiB,omitempty"`
+	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"minimum=0"`
 	// Egress loosens what clients may reach through the proxy.
 	Egress *Egress `json:"egress,omitempty"`
 	// Placement restricts the hosts.
@@ -90,13 +90,13 @@ type Spec struct {
 	CloudInitBase64 string `json:"cloudInitBase64,omitempty"`
 	// OnHostLoss says what happens when the host falls silent: "replace" (the default)
 	// places the proxy elsewhere after a delay, "wait" does not.
-	OnHostLoss string `json:"onHostLoss,omitempty"`
+	OnHostLoss string `json:"onHostLoss,omitempty" jsonschema:"enum=replace,enum=wait,default=replace"`
 }
 
 // Auth are a proxy's credentials. Both are printable ASCII; the name has no colon.
 type Auth struct {
-	Username string        `json:"username"`
-	Password secret.String `json:"password"`
+	Username string        `json:"username" jsonschema:"minLength=1,pattern=^[ -9;-~]+$"`
+	Password secret.String `json:"password" jsonschema:"minLength=1,pattern=^[ -~]+$"`
 }
 
 // Egress loosens the closed rules on destinations. The zero value is closed.
@@ -145,8 +145,8 @@ type State struct {
 	UID        string      `json:"uid"`
 	Generation uint64      `json:"generation"` // of the assignment that this state answers
 	Phase      Phase       `json:"phase"`
-	Step       string      `json:"step,omitempty"`    // what is being done, for people
-	Percent    int         `json:"percent,omitempty"` // of the step, 0 where unknown
+	Step       string      `json:"step,omitempty"`                                       // what is being done, for people
+	Percent    int         `json:"percent,omitempty" jsonschema:"minimum=0,maximum=100"` // of the step, 0 where unknown
 	Addresses  []Address   `json:"addresses,omitempty"`
 	Conditions []Condition `json:"conditions,omitempty"`
 	Error      *Error      `json:"error,omitempty"`
@@ -155,14 +155,14 @@ type State struct {
 // Address is where a proxy can be reached.
 type Address struct {
 	Address string `json:"address"`
-	Family  string `json:"family"` // "ipv4" or "ipv6"
-	Port    int    `json:"port"`
+	Family  string `json:"family" jsonschema:"enum=ipv4,enum=ipv6"` // "ipv4" or "ipv6"
+	Port    int    `json:"port" jsonschema:"minimum=1,maximum=65535"`
 }
 
 // Condition is one lasting fact about a proxy or host, with a stable reason.
 type Condition struct {
 	Type    string    `json:"type"`
-	Status  string    `json:"status"` // "True", "False" or "Unknown"
+	Status  string    `json:"status" jsonschema:"enum=True,enum=False,enum=Unknown"` // "True", "False" or "Unknown"
 	Reason  string    `json:"reason,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
