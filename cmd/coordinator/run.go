@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/oklog/run"
+
+	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator"
+)
+
+type runCmd struct{ configPath }
+
+// Run leads or stands by until a signal ends it.
+func (c runCmd) Run(ctx context.Context) (err error) {
+	cfg, err := loadConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	log, err := cfg.Log.logger()
+	if err != nil {
+		return err
+	}
+	stopTracing, err := startTracing(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopTracing()) }()
+	return runCoordinator(ctx, cfg, log, "run "+`"coordinator bootstrap --config `+c.Config+`"`)
+}
+
+// runCoordinator connects, opens the fleet and runs a coordinator until ctx ends. bootstrap
+// says how a fleet that is not there is made.
+func runCoordinator(ctx context.Context, cfg config, log *slog.Logger, bootstrap string, opts ...nats.Option) error {
+	nc, js, err := connect(cfg, log, opts...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	fleet, err := coordinator.Open(ctx, nc, js, bus.Names{Root: cfg.Root}, cfg.Installation, log)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.Is(err, bus.ErrNotBootstrapped):
+		return fmt.Errorf("%w: to make a new fleet, %s once; if there was one, find out where its streams went before that", err, bootstrap)
+	case errors.Is(err, bus.ErrWrongInstallation):
+		return fmt.Errorf("%w: look at installation in the configuration, and at the server it names", err)
+	case err != nil:
+		return err
+	}
+	registry := newRegistry()
+	co := coordinator.New(fleet, nc, js, coordinator.Config{LeaseTTL: cfg.Lease, Silence: cfg.Silence, Version: semver()}, log, coordinator.NewMetrics(registry))
+
+	// Both end with ctx; the first that ends takes the other along, in no special order.
+	var g run.Group
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func(error) { cancel() }
+	g.Add(func() error { return co.Run(ctx) }, stop)
+	if cfg.HTTP.Address != "" {
+		l, err := net.Listen("tcp", cfg.HTTP.Address)
+		if err != nil {
+			return fmt.Errorf("http.address: %w", err)
+		}
+		log.Info("metrics and health", "address", l.Addr().String())
+		g.Add(func() error { return coordinator.Serve(ctx, l, co.Handler(registry)) }, stop)
+	}
+	return g.Run()
+}
+
+func connect(cfg config, log *slog.Logger, opts ...nats.Option) (*nats.Conn, jetstream.JetStream, error) {
+	nc, err := bus.Connect(cfg.NATS, "coordinator", log, opts...)
+	if err != nil {
+		return nil, nil, err
+	}
+	js, err := bus.JetStream(nc, cfg.NATS)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return nc, js, nil
+}
+
+var semverPattern = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)$`)
+
+// semver is the version as a NATS service wants it.
+func semver() string {
+	if m := semverPattern.FindStringSubmatch(version()); m != nil {
+		return m[1]
+	}
+	return "0.0.0"
+}
+
+type bootstrapCmd struct {
+	configPath
+	Replicas int           `default:"1" help:"Replicas of every stream and bucket: 3 keeps what was acked through the loss of a server (default: ${default})."`
+	MaxHosts int           `default:"10000" help:"Hosts at most (default: ${default})."`
+	MaxBytes int64         `default:"1073741824" help:"Size of each stream at most, in bytes (default: ${default})."`
+	Timeout  time.Duration `default:"30s" help:"Longest time to wait for NATS (default: ${default})."`
+}
+
+// Run makes an installation and says how to go on.
+func (c bootstrapCmd) Run(ctx context.Context) error {
+	cfg, err := loadConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	log, err := cfg.Log.logger()
+	if err != nil {
+		return err
+	}
+	nc, js, err := connect(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if err := connected(ctx, nc); err != nil {
+		return err
+	}
+	inst, err := bus.Bootstrap(ctx, js, bus.Names{Root: cfg.Root}, bus.BootstrapOptions{
+		ID: cfg.Installation, Replicas: c.Replicas, MaxHosts: c.MaxHosts, MaxBytes: c.MaxBytes,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Printf("installation %s is there; write it into the configuration of every coordinator:\n\ninstallation: %s\n", inst.ID, inst.ID)
+	return err
+}
+
+// connected waits until nc is.
+func connected(ctx context.Context, nc *nats.Conn) error {
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for !nc.IsConnected() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("NATS could not be reached: %w", errors.Join(ctx.Err(), nc.LastError()))
+		case <-t.C:
+		}
+	}
+	return nil
+}
