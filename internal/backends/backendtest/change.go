@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"net/netip"
 	"slices"
 
 	"proxyfleet/internal/backends"
@@ -44,18 +43,6 @@ var changeCases = []testCase{
 		e.expectOne(e.open(), req)
 	}},
 	{name: "what changes in place does, what does not is Permanent and changes nothing", run: func(e *env) {
-		changes := map[backends.Field]func(*backends.Request, backends.Instance){
-			backends.FieldAuth: func(r *backends.Request, _ backends.Instance) { r.Access.Username = "changed" },
-			backends.FieldAllowFrom: func(r *backends.Request, _ backends.Instance) {
-				r.Access.AllowFrom = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
-			},
-			backends.FieldEgress: func(r *backends.Request, _ backends.Instance) { r.Access.ConnectPorts = []int{8443} },
-			backends.FieldPort: func(r *backends.Request, i backends.Instance) {
-				if r.Port = i.Port + 1; i.Port == 65535 {
-					r.Port = i.Port - 1
-				}
-			},
-		}
 		b := e.open()
 		for field, change := range changes {
 			before := e.request(e.ref())

@@ -20,7 +20,7 @@ const killVariable = "BACKENDTEST_KILL"
 type killOrder struct {
 	Host     string
 	Owner    backends.Owner
-	Op       string
+	Delete   bool // else Ensure
 	Request  backends.Request
 	Password string // apart, so that it does not depend on how a request is written
 	Step     step
@@ -56,17 +56,17 @@ func (h Harness) obey(text string) error {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
 	}))
-	if o.Op == opDelete {
+	if o.Delete {
 		return b.Delete(ctx, o.Request.Ref)
 	}
 	_, err = b.Ensure(ctx, o.Request, func(p backends.Progress) { hear.say("progress %q", p.Step) })
 	return err
 }
 
-// kill runs op in a process of its own that dies at the step.
-func (e *env) kill(op string, req backends.Request, s step) {
+// kill makes the call of o in a process of its own that dies at the step.
+func (e *env) kill(o op, req backends.Request, s step) {
 	e.Helper()
-	order, err := json.Marshal(killOrder{Host: e.host, Owner: e.owner, Op: op, Request: req, Password: req.Access.Password.Reveal(), Step: s})
+	order, err := json.Marshal(killOrder{Host: e.host, Owner: e.owner, Delete: o.deletes, Request: req, Password: req.Access.Password.Reveal(), Step: s})
 	if err != nil {
 		e.Fatal(err)
 	}
@@ -90,6 +90,6 @@ func (e *env) kill(op string, req backends.Request, s step) {
 	e.heard.say("%s", said)
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
-		e.Fatalf("%s was to be killed at %s, but: %v\n%s", op, s, err, said)
+		e.Fatalf("%s was to be killed at %s, but: %v\n%s", o.doing, s, err, said)
 	}
 }
