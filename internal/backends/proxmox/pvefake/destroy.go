@@ -129,3 +129,14 @@ func (c *Cluster) RemoveVM(vmid int) {
 		c.notify()
 	}
 }
+
+// dropVolumes removes every volume that a VM owns on usable storages.
+func (c *Cluster) dropVolumes(v *vm) {
+	for _, st := range c.storages {
+		for name, vol := range st.on(v.node) {
+			if vol.vmid == v.id {
+				delete(st.on(v.node), name)
+			}
+		}
+	}
+}

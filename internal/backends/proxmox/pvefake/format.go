@@ -26,7 +26,6 @@ var formats = map[string]func(string) string{
 	"pve-volume-id":                  re(volumeIDPattern, "unable to parse volume ID"),
 	"pve-volume-id-or-qm-path":       checkQMPath,
 	"pve-volume-id-or-absolute-path": re(`^/.*|`+volumeIDPattern, "unable to parse volume ID"),
-	"pve-qm-ide":                     nil, // the property string of ide[n]; see cdrom
 	"pve-qm-boot":                    checkBoot,
 	"pve-qm-bootdisk":                re(`^(ide|sata|scsi|virtio|efidisk|tpmstate)\d+$`, "invalid boot disk"),
 	"pve-hotplug-features":           re(`^([01]|((network|disk|cpu|memory|usb|cloudinit)([,; ]|$))*)$`, "unable to parse hotplug option"),
@@ -40,6 +39,10 @@ var formats = map[string]func(string) string{
 	"ipv4":                           checkIP,
 	"ipv6":                           checkIP,
 	"CIDR":                           checkCIDR,
+	"pve-vm-cpu-conf":                re(`^(cputype=)?[\w\-]+(,(flags|hidden|hv-vendor-id|phys-bits|guest-phys-bits|reported-model)=[^,]+)*$`, "format error"),
+	"pve-qm-smbios1":                 re(`^(base64|family|manufacturer|product|serial|sku|uuid|version)=[^,]*(,(base64|family|manufacturer|product|serial|sku|uuid|version)=[^,]*)*$`, "format error"),
+	"pve-qm-watchdog":                re(`^(model=)?(i6300esb|ib700)(,action=(reset|shutdown|poweroff|pause|debug|none))?$`, "format error"),
+	"pve-qm-rng":                     re(`^(source=)?/dev/(u?random|hwrng)(,(max_bytes|period)=\d+)*$`, "format error"),
 	"storage-pair":                   re(`^(?i:1|[a-z][a-z0-9\-_.]*[a-z0-9](:[a-z][a-z0-9\-_.]*[a-z0-9])?)$`, "invalid storage pair"),
 }
 
@@ -78,9 +81,6 @@ func splitList(s string) []string {
 // checkFormat returns what is wrong with s, or "". name-list is a list of name.
 func checkFormat(name, s string) string {
 	if f, ok := formats[name]; ok {
-		if f == nil {
-			return ""
-		}
 		return f(s)
 	}
 	if base, ok := strings.CutSuffix(name, "-list"); ok {

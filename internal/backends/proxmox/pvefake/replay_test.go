@@ -256,6 +256,7 @@ func expand(s string) string {
 	}
 	var n int
 	_, _ = fmt.Sscan(m[1], &n)
+	n = min(n, 2<<20) // enough to be too large; tiny is smaller here, too
 	return strings.Repeat("x", n)
 }
 

@@ -63,7 +63,7 @@ func (s *scene) storages() {
 	c.SetStorage(Storage{ID: "local", Type: "dir", Path: "/var/lib/vz", Total: 12638253056, Used: 6422528,
 		Content: []string{"backup", "images", "import", "iso", "snippets", "vztmpl"}})
 	both := []string{"images", "iso"}
-	c.SetStorage(Storage{ID: "tiny", Type: "dir", Path: "/srv/tiny", Total: 20971520, Content: both})
+	c.SetStorage(Storage{ID: "tiny", Type: "dir", Path: "/srv/tiny", Total: 1 << 20, Content: both})
 	c.SetStorage(Storage{ID: "imgonly", Type: "dir", Path: "/srv/imgonly", Total: 1 << 33, Content: both[:1]})
 	c.SetStorage(Storage{ID: "isoonly", Type: "dir", Path: "/srv/isoonly", Total: 1 << 33, Content: both[1:]})
 	c.SetStorage(Storage{ID: "disabled1", Type: "dir", Path: "/srv/disabled1", Content: both, Disabled: true})

@@ -210,9 +210,15 @@ func parseSchema(raw []byte) (schema, error) {
 	for key, m := range s {
 		_, m.template, _ = strings.Cut(key, " ")
 		all := map[string]*property{}
+		ide := m.Parameters.Properties["ide[n]"]
 		for name, p := range m.Parameters.Properties {
 			if err := p.resolve(); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", key, name, err)
+			}
+		}
+		for name, p := range m.Parameters.Properties {
+			if p.Format == "pve-qm-ide" && ide != nil { // cdrom, an alias of ide2
+				p.Format, p.Sub = "", ide.Sub
 			}
 			base, ok := strings.CutSuffix(name, "[n]")
 			if !ok {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,12 +34,17 @@ func (c *Cluster) row(v *vm) map[string]any {
 		"maxmem": v.memory(), "maxdisk": c.maxDisk(v), "uptime": c.uptime(v),
 		"cpu": 0, "mem": 0, "memhost": 0, "disk": 0, "netin": 0, "netout": 0,
 	}
+	if c.version == V8 { // cgroup figures are new in 9
+		delete(d, "memhost")
+	}
 	if v.running {
 		d["status"], d["pid"] = "running", v.pid
 		d["cpu"], d["mem"] = 0.01, v.memory()/4
 		d["diskread"], d["diskwrite"] = 512, 0
 		for _, k := range []string{"cpusome", "cpufull", "iosome", "iofull", "memorysome", "memoryfull"} {
-			d["pressure"+k] = 0
+			if c.version != V8 {
+				d["pressure"+k] = 0
+			}
 		}
 	}
 	for _, k := range []string{"tags", "lock"} {
@@ -106,11 +112,7 @@ type stat struct{ row map[string]any }
 func (c *Cluster) observe(v *vm) *stat {
 	d := c.row(v)
 	delete(d, "pid")
-	for k := range d {
-		if len(k) > 8 && k[:8] == "pressure" {
-			delete(d, k)
-		}
-	}
+	maps.DeleteFunc(d, func(k string, _ any) bool { return strings.HasPrefix(k, "pressure") })
 	d["maxcpu"] = d["cpus"]
 	delete(d, "cpus")
 	delete(d, "serial")

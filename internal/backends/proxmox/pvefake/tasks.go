@@ -216,3 +216,19 @@ func (t *task) sleep(d time.Duration) error {
 	}
 	return nil
 }
+
+// SetTaskDuration sets how long the work of a task type takes, in the nodes'
+// time: qmclone, qmstart, qmstop, qmshutdown, resize, qmdestroy, qmcreate,
+// qmigrate. By default a full clone takes 4 s and everything else under 1 s.
+func (c *Cluster) SetTaskDuration(typ string, d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.durations[typ] = d
+}
+
+func (c *Cluster) took(typ string, def time.Duration) time.Duration {
+	if d, ok := c.durations[typ]; ok {
+		return d
+	}
+	return def
+}
