@@ -63,6 +63,8 @@ var faults = map[string]string{
 	"changes in place what it says it cannot":      "what changes in place does",
 	"restarts nothing":                             "an instance that ended by itself is told of",
 	"fails when asked to delete what is not there": "deleting what was never made",
+	"takes a refusal for gone":                     "a host that refuses our credentials is at fault",
+	"waits for a host that hangs":                  "calls to a host that hangs end with their context",
 	"checks nothing":                               "checks have a target",
 	"offers no room":                               "the offer can be placed by",
 }
@@ -161,9 +163,18 @@ func (b *broken) Get(ctx context.Context, ref backends.Ref) (backends.Instance, 
 	if b.fault == "takes odd refs" && ref.Validate() != nil {
 		return backends.Instance{}, nil
 	}
+	if b.fault == "waits for a host that hangs" {
+		defer func() {
+			if ctx.Err() != nil {
+				time.Sleep(time.Second)
+			}
+		}()
+	}
 	i, err := b.Backend.Get(ctx, ref)
 	switch {
 	case b.fault == "takes unreadable for gone" && backends.Class(err) == backends.ErrTransient:
+		return i, backends.Errorf(backends.ErrNotFound, "get", "gone")
+	case b.fault == "takes a refusal for gone" && backends.Class(err) == backends.ErrHostFault:
 		return i, backends.Errorf(backends.ErrNotFound, "get", "gone")
 	case b.fault == "reads what is foreign" && backends.Class(err) == backends.ErrConflict:
 		return i, backends.Errorf(backends.ErrNotFound, "get", "gone")

@@ -100,6 +100,39 @@ var disturbedCases = []testCase{
 		}
 		e.expectOne(b, kept)
 	}},
+	{name: "a host that refuses our credentials is at fault, and loses nothing", run: func(e *env) {
+		if e.h.Lockout == nil {
+			e.Log("this backend has no credentials")
+			return
+		}
+		b := e.open()
+		req, other := e.request(e.ref()), e.request(e.ref())
+		first := b.mustEnsure(req)
+		restore := e.h.Lockout(e.T, e.host)
+		_, err := b.get(req.Ref)
+		e.expectClass("get", err, backends.ErrHostFault)
+		_, err = b.ensure(other)
+		e.expectClass("ensure", err, backends.ErrHostFault)
+		e.expectClass("delete", b.delete(req.Ref), backends.ErrHostFault)
+		ctx, cancel := e.within(e.h.Patience)
+		defer cancel()
+		l, err := b.List(ctx)
+		e.heard.say("list: %+v %v", l, err)
+		if err == nil && len(l.Unread) == 0 {
+			e.Error("list: got neither an error nor an unread part")
+		}
+		refusals := []string{backends.CheckCredentialsUnavailable, backends.CheckUnauthorized, backends.CheckForbidden, backends.CheckCertificateInvalid}
+		checks := b.Check(ctx)
+		e.heard.say("check: %+v", checks)
+		if !slices.ContainsFunc(checks, func(c backends.TargetHealth) bool { return slices.Contains(refusals, c.Code) }) {
+			e.Errorf("check: got %+v, want one of %v", checks, refusals)
+		}
+		restore() // without a restart
+		if i := e.expectOne(b, req); i.ID != first.ID {
+			e.Errorf("got instance %s, want %s", i.ID, first.ID)
+		}
+		b.mustEnsure(other)
+	}},
 	{name: "calls to a host that hangs end with their context", needs: DiffersStall, run: func(e *env) {
 		b := e.open()
 		req, other := e.request(e.ref()), e.request(e.ref())

@@ -51,6 +51,10 @@ type Harness struct {
 	// (DiffersStall).
 	Stall func(t testing.TB, host string) (resume func())
 
+	// Lockout makes the host refuse the backend's credentials until restore is called.
+	// A backend without credentials leaves it nil.
+	Lockout func(t testing.TB, host string) (restore func())
+
 	// Loopback says that instances may have loopback addresses.
 	Loopback bool
 

@@ -23,7 +23,7 @@ func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(
 	if err != nil {
 		return backends.Instance{}, backends.Wrap(backends.ErrPermanent, op, err, "proxy %s has a script that cannot be read", req.Proxy)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := b.world.enter(ctx, op); err != nil {
 		return backends.Instance{}, err
 	}
 	if err := b.scripted(req.Ref, op, s.EnsureError, s.Times); err != nil {

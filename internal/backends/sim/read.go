@@ -42,7 +42,7 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 	if err := ref.Validate(); err != nil {
 		return backends.Instance{}, err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := b.world.enter(ctx, op); err != nil {
 		return backends.Instance{}, err
 	}
 	o, found, err := b.own(op, ref, kindInstance)
@@ -63,6 +63,9 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 	const op = "delete"
 	if err := ref.Validate(); err != nil {
+		return err
+	}
+	if err := b.world.enter(ctx, op); err != nil {
 		return err
 	}
 	// Both are read before anything is removed, so that a conflict removes nothing.
@@ -99,7 +102,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 
 // List implements [backends.Backend].
 func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
-	if err := ctx.Err(); err != nil {
+	if err := b.world.enter(ctx, "list"); err != nil {
 		return backends.Listing{}, err
 	}
 	var l backends.Listing
@@ -153,6 +156,9 @@ func (b *Backend) peek(o object) error {
 
 // Offer implements [backends.Backend].
 func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
+	if err := b.world.enter(ctx, "offer"); err != nil {
+		return backends.Offer{}, err
+	}
 	o := backends.Offer{
 		Images:       slices.Sorted(maps.Keys(b.host.Images)),
 		DefaultImage: b.host.Defaults.Image, ImageURLs: b.host.AllowImageURLs,
@@ -166,13 +172,26 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 		m := b.host.MachineTypes[name]
 		o.MachineTypes = append(o.MachineTypes, backends.Shape{Name: name, VCPUs: m.VCPUs, MemoryMiB: m.MemoryMiB})
 	}
-	return o, ctx.Err()
+	return o, nil
 }
 
 // Check implements [backends.Backend].
-func (b *Backend) Check(context.Context) []backends.TargetHealth {
-	if _, err := b.world.store.count(kindInstance); err != nil {
-		return []backends.TargetHealth{{Target: "state", Code: backends.CheckStorageNotFound, Message: err.Error()}}
+func (b *Backend) Check(ctx context.Context) []backends.TargetHealth {
+	verdict := func(code, message string) []backends.TargetHealth {
+		return []backends.TargetHealth{{Target: "world", Code: code, Message: message}}
 	}
-	return []backends.TargetHealth{{Target: "state", Code: backends.CheckOK}}
+	err := b.world.enter(ctx, "check")
+	switch {
+	case err == nil:
+	case backends.Ended(err):
+		return verdict(backends.CheckTimeout, "the simulated host does not answer")
+	case backends.Class(err) == backends.ErrHostFault:
+		return verdict(backends.CheckUnauthorized, err.Error())
+	default:
+		return verdict(backends.CheckUnreachable, err.Error())
+	}
+	if _, err := b.world.store.count(kindInstance); err != nil {
+		return verdict(backends.CheckStorageNotFound, err.Error())
+	}
+	return verdict(backends.CheckOK, "")
 }

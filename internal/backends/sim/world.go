@@ -47,8 +47,9 @@ type store interface {
 // opened on it, as a machine outlives its agent. Its methods let a test be the somebody
 // else who does things to a host.
 type World struct {
-	store store
-	feed  backends.Feed
+	store   store
+	feed    backends.Feed
+	trouble trouble
 	// alloc makes "is there room" and "take it" one step.
 	alloc sync.Mutex
 }

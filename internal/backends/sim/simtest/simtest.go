@@ -74,8 +74,16 @@ func Harness() backendtest.Harness {
 			must(t, w.Crash(ref.UID))
 		},
 		Vanish: func(t testing.TB, host string, ref backends.Ref) { must(t, os.Remove(file(host, ref, "instance"))) },
-		Differs: map[backendtest.Difference]string{
-			backendtest.DiffersStall: "nothing stands behind it that could hang",
+		Stall: func(t testing.TB, host string) func() {
+			w, err := worlds.open(host)
+			must(t, err)
+			return w.Stall()
+		},
+		Lockout: func(t testing.TB, host string) func() {
+			w, err := worlds.open(host)
+			must(t, err)
+			w.Fault(backends.ErrHostFault)
+			return func() { w.Fault(nil) }
 		},
 	}
 }
