@@ -17,6 +17,9 @@ import (
 	"proxyfleet/internal/backends"
 )
 
+// nobody is a ULID that nobody has.
+const nobody = "00000000000000000000000000"
+
 type checkCmd struct {
 	configPath
 	Timeout time.Duration `default:"15s" help:"Longest time for all checks (default: ${default})."`
@@ -34,7 +37,7 @@ func (c checkCmd) Run(ctx context.Context) error {
 	}
 	if owner.Installation == "" {
 		// Not admitted anywhere yet. A check marks nothing, so any name will do.
-		owner = backends.Owner{Installation: "none", HostID: "none"}
+		owner = backends.Owner{Installation: nobody, HostID: nobody}
 	}
 	b, err := agent.OpenBackend(cfg, owner, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -36,6 +36,9 @@ type Options struct {
 	Context func(context.Context) context.Context
 }
 
+// scope names what instruments belong to.
+const scope = "proxyfleet/agent"
+
 // Agent is one host's agent.
 type Agent struct {
 	cfg    Config
@@ -129,6 +132,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.link = bus.OpenHost(nc, js, bus.Names{Root: a.cfg.Root}, a.cfg.Host.Name, a.log)
 	defer a.link.Close()
 	a.prepare()
+	unregister, err := a.measure(nc)
+	if err != nil {
+		return err
+	}
+	defer unregister()
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return ended(ctx, a.link.Assignments(ctx, a.receive)) })
@@ -188,13 +196,14 @@ func (a *Agent) serve(ctx context.Context) error {
 		if b, err = a.opts.OpenBackend(a.cfg, owner, a.log); err == nil {
 			break
 		}
-		a.log.Error("cannot open the backend; trying again", "backend", a.cfg.Backend.Type, "err", err)
+		a.log.Error("cannot open the backend; trying again", "backend", a.cfg.Backend.Type, "error", err)
 		a.say(targetBackend, backends.CheckAPIError, "cannot open the backend, trying again: "+asError(err).Message)
 		if !sleep(ctx, backoff(failures, a.cfg.Intervals.RetryMin, a.cfg.Intervals.Check, a.loop.policy.Spread())) {
 			return nil
 		}
 	}
 	a.say(targetBackend, "", "")
+	b = backends.Decorate(b, backends.Instruments{Tracer: a.opts.Tracer.Tracer(scope), Meter: a.opts.Meter.Meter(scope), Log: a.log})
 	a.out.change(func(h *bus.Host) {
 		h.Backend, h.InPlace = b.Kind(), nil
 		for _, f := range b.InPlace() {

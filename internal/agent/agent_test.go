@@ -204,6 +204,17 @@ func TestALostRecordIsAskedForAndDeletesNothing(t *testing.T) {
 	}
 }
 
+func TestARedeliveredAssignmentIsAnsweredAgain(t *testing.T) {
+	r := newRig(t)
+	a := r.assignment("p1", "")
+	r.assign(a)
+	before := r.phase(a, bus.PhaseRunning)
+	if err := r.fleet.ResyncHost(bustest.Context(t), host); err != nil {
+		t.Fatal(err)
+	}
+	r.state(a, "said again", func(s bus.State) bool { return s.Phase == bus.PhaseRunning && s.Counter > before.Counter })
+}
+
 func TestAssignmentsOfOthersAreRefusedAloud(t *testing.T) {
 	r := newRig(t)
 	otherHost, otherFleet := r.assignment("p1", ""), r.assignment("p2", "")

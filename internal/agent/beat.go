@@ -14,7 +14,7 @@ func (a *Agent) beats(ctx context.Context) error {
 	for {
 		a.beat()
 		if err := a.record.compact(time.Now()); err != nil {
-			a.log.Error("cannot rewrite the record", "err", err)
+			a.log.Error("cannot rewrite the record", "error", err)
 		}
 		if !sleep(ctx, around(a.cfg.Intervals.Beat, a.loop.policy.Spread())) {
 			return nil
@@ -26,7 +26,7 @@ func (a *Agent) beats(ctx context.Context) error {
 func (a *Agent) beat() {
 	if i, ok := a.link.Consumer(); ok {
 		if err := a.meet(i); err != nil {
-			a.log.Warn("this host takes no assignments", "err", err)
+			a.log.Warn("this host takes no assignments", "error", err)
 		}
 	}
 	var states []bus.State

@@ -93,7 +93,7 @@ func (d *driver) run(ctx context.Context) {
 			d.confirm(ctx, e)
 		case actForget:
 			if err := d.loop.record.retire(e, time.Now()); err != nil {
-				d.log.Warn("cannot drop a proxy that is gone from the record; it is dropped at the next start", "err", err)
+				d.log.Warn("cannot drop a proxy that is gone from the record; it is dropped at the next start", "error", err)
 			}
 			if d.loop.forget(d, e) {
 				d.log.Info("gone and forgotten")
@@ -153,17 +153,18 @@ func (d *driver) publishLocked() {
 		return
 	}
 	if s.Phase != d.last.Phase {
-		d.log.Info("phase", "phase", s.Phase, "was", d.last.Phase, "generation", s.Generation)
-	}
-	if s.Error != nil && (d.last.Error == nil || *d.last.Error != *s.Error) {
-		d.log.Warn("failed", "phase", s.Phase, "code", s.Error.Code, "op", s.Error.Op, "err", s.Error.Message)
+		attrs := []any{"phase", s.Phase, "was", d.last.Phase, "generation", s.Generation}
+		if s.Error != nil {
+			attrs = append(attrs, "code", s.Error.Code, "op", s.Error.Op, "err", s.Error.Message)
+		}
+		d.log.Info("phase", attrs...)
 	}
 	d.last = d.loop.out.state(s, d.header)
 	d.observed.LastPhase = s.Phase
 	switch s.Phase {
 	case bus.PhaseRunning, bus.PhaseDegraded, bus.PhaseStopped:
 		if err := d.loop.record.saw(seen{UID: s.UID, Generation: s.Generation, Phase: s.Phase, Addresses: s.Addresses}); err != nil {
-			d.log.Warn("cannot note what was seen", "err", err)
+			d.log.Warn("cannot note what was seen", "error", err)
 		}
 	}
 }

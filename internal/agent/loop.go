@@ -91,6 +91,16 @@ func (l *loop) woken(uid string) bool {
 	return ok
 }
 
+// republish says the state of uid again.
+func (l *loop) republish(uid string) {
+	l.mu.Lock()
+	d, ok := l.drivers[uid]
+	l.mu.Unlock()
+	if ok {
+		d.republish()
+	}
+}
+
 // all returns the drivers there are now, by uid.
 func (l *loop) all() []*driver {
 	l.mu.Lock()

@@ -27,6 +27,7 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 	var entries []entry
 	var headers []nats.Header
 	var seq uint64
+	var again []string     // redelivered: somebody may have missed the answer
 	at := map[string]int{} // uid → its place in entries: of two in one pull the newer counts
 	for _, d := range deliveries {
 		seq = max(seq, d.Seq)
@@ -44,6 +45,10 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 		}
 		v, why := accept(*d.Doc, d.Seq, me, held, gone)
 		switch v {
+		case ignore:
+			if held != nil && d.Seq == held.Seq {
+				again = append(again, d.UID)
+			}
 		case refuse:
 			a.log.Error("an assignment is refused", "reason", why)
 			a.say(targetAssignments, codeForeign, why+"; it is refused")
@@ -58,11 +63,14 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 		}
 	}
 	if err := a.record.put(entries, seq); err != nil {
-		a.log.Error("cannot record assignments; they are not acked and come again", "count", len(entries), "err", err)
+		a.log.Error("cannot record assignments; they are not acked and come again", "count", len(entries), "error", err)
 		return err
 	}
 	for n, e := range entries {
 		a.loop.assign(e, headers[n], false)
+	}
+	for _, uid := range again {
+		a.loop.republish(uid)
 	}
 	return a.resynced(deliveries)
 }

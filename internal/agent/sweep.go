@@ -115,7 +115,7 @@ func (a *Agent) list(ctx context.Context, b backends.Backend, s *sweeper) {
 	listing, err := b.List(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			a.log.Warn("cannot list what is on this host; nothing is concluded from that", "err", err)
+			a.log.Warn("cannot list what is on this host; nothing is concluded from that", "error", err)
 		}
 		return
 	}
