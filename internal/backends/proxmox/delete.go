@@ -212,7 +212,7 @@ func (b *Backend) removeSeeds(ctx context.Context, ref backends.Ref) error {
 	}
 	if len(unread) > 0 {
 		u := unread[0]
-		return classify("delete seed", u.Err, "%s: whether a seed of proxy %s is left there is not known", u.What, ref.Proxy)
+		return backends.Wrap(backends.Class(u.Err), "delete seed", u.Err, "%s: whether one of proxy %s is left there is not known", u.What, ref.Proxy)
 	}
 	return nil
 }

@@ -78,18 +78,27 @@ func (b *Backend) instance(ctx context.Context, f found, addresses bool) (backen
 		i.AddressUnread = false
 		i.Addresses = onCard(found, netMAC(f.conf["net0"]), b.conf.IPv6)
 		if len(i.Addresses) == 0 {
-			i.Message = "the guest agent answers and has no address on the proxy's card yet"
+			add(&i, "the guest agent answers and has no address on the proxy's card yet")
 		}
 	case ctx.Err() != nil:
 		return backends.Instance{}, classify("read addresses", err, "%s", f)
 	case pve.IsAgentAbsent(err):
-		i.Message = "the guest agent does not answer (yet)"
+		add(&i, "the guest agent does not answer (yet)")
 	case pve.IsAgentOff(err):
-		i.Reason, i.Message = "AgentOff", "the VM was started without a channel for its guest agent; it is restarted when it is next brought to running"
+		i.Reason = "AgentOff"
+		add(&i, "the VM was started without a channel for its guest agent; it is restarted when it is next brought to running")
 	default:
-		i.Message = "the guest agent cannot be asked: " + err.Error()
+		add(&i, "the guest agent cannot be asked: "+err.Error())
 	}
 	return i, nil
+}
+
+// add appends to what people are told.
+func add(i *backends.Instance, text string) {
+	if i.Message != "" {
+		text = i.Message + "; " + text
+	}
+	i.Message = text
 }
 
 // describeVM says what a VM does in the contract's words.

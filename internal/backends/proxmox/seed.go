@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"proxyfleet/internal/backends"
@@ -131,34 +130,40 @@ func (b *Backend) haveSeed(ctx context.Context, j *job, f found) error {
 // seat is where seeds may be: a storage as seen from one node.
 type seat struct{ node, storage string }
 
-// seats are all places of seeds: one for a shared storage, one for each node otherwise.
-// away are those that cannot be asked now.
-func (b *Backend) seats(snap *snapshot) (here []seat, away []string) {
-	shared := false
+// seats are all places of seeds, each with the nodes that can be asked about it: a shared
+// storage is one place, of which any node tells; else each node has its own. away are those
+// that nobody can be asked about now.
+func (b *Backend) seats(snap *snapshot) (here [][]seat, away []string) {
+	var shared []seat
+	known, sharedAway := false, false
 	for _, s := range snap.Storages {
 		if s.Name != b.conf.SeedStorage {
 			continue
 		}
-		n := snap.nodes[s.Node]
+		known = true
 		switch {
-		case s.Shared && shared:
-		case !n.Online:
-			if !s.Shared {
+		case !snap.nodes[s.Node].Online:
+			if sharedAway = sharedAway || s.Shared; !s.Shared {
 				away = append(away, "node "+s.Node+" is offline")
 			}
 		case !s.Available:
-			if !s.Shared {
+			if sharedAway = sharedAway || s.Shared; !s.Shared {
 				away = append(away, fmt.Sprintf("storage %s on node %s is not active", s.Name, s.Node))
 			}
+		case s.Shared:
+			shared = append(shared, seat{s.Node, s.Name})
 		default:
-			shared = shared || s.Shared
-			here = append(here, seat{s.Node, s.Name})
+			here = append(here, []seat{{s.Node, s.Name}})
 		}
 	}
-	if len(here) == 0 && len(away) == 0 {
-		away = append(away, "no node has the storage "+b.conf.SeedStorage+" active, or the token may not see it (Datastore.Audit)")
+	switch {
+	case len(shared) > 0:
+		here = append(here, shared)
+	case sharedAway:
+		away = append(away, "no node has the shared storage "+b.conf.SeedStorage+" active")
+	case !known:
+		away = append(away, "no node has the storage "+b.conf.SeedStorage+", or the token may not see it (Datastore.Audit)")
 	}
-	slices.SortFunc(here, func(x, y seat) int { return strings.Compare(x.node, y.node) })
 	return here, away
 }
 
@@ -176,8 +181,8 @@ func (b *Backend) seeds(ctx context.Context, snap *snapshot) (out []placed, unre
 		unread = append(unread, backends.Unread{What: "seeds on " + b.conf.SeedStorage,
 			Err: backends.Errorf(backends.ErrTransient, "list seeds", "%s", why)})
 	}
-	for _, at := range here {
-		volumes, err := b.api.Volumes(ctx, at.node, at.storage, "iso", 0)
+	for _, any := range here {
+		at, volumes, err := b.isos(ctx, any)
 		if err != nil {
 			unread = append(unread, backends.Unread{What: "seeds on " + at.storage + ", node " + at.node,
 				Err: classify("list seeds", err, "the content of storage %s on node %s cannot be listed", at.storage, at.node)})
@@ -190,4 +195,15 @@ func (b *Backend) seeds(ctx context.Context, snap *snapshot) (out []placed, unre
 		}
 	}
 	return out, unread
+}
+
+// isos asks the nodes that can tell, one after another.
+func (b *Backend) isos(ctx context.Context, any []seat) (at seat, volumes []pve.Volume, err error) {
+	for _, at = range any {
+		volumes, err = b.api.Volumes(ctx, at.node, at.storage, "iso", 0)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return at, volumes, err
 }
