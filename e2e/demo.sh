@@ -23,9 +23,12 @@ die() {
 }
 # run shows a command as one would type it, then runs it.
 run() {
-	printf '\033[36m$'
-	printf ' %q' "$@"
-	printf '\033[0m\n'
+	local word line='$'
+	for word in "$@"; do
+		[[ $word =~ ^[A-Za-z0-9_./:=%@-]+$ ]] || word=${word@Q}
+		line+=" $word"
+	done
+	printf '\033[36m%s\033[0m\n' "$line" >&2
 	"$@"
 }
 
@@ -156,9 +159,9 @@ if [[ $backend == libvirt ]]; then
 	url=$(sed -E "s|//[^/]*:([0-9]+)/|//$(ip -4 -o addr show virbr0 | awk '{ sub("/.*", "", $4); print $4 }'):\1/|" <<<"$url")
 fi
 say "Without credentials:"
-code=$(run curl -s -o /dev/null -w '%{http_code}' -x "http://$address" "$url" | tee /dev/stderr | tail -n 1)
+code=$(run curl -s -o /dev/null -w '%{http_code}' -x "http://$address" "$url")
 [[ $code == 407 ]] || die "the proxy answered $code without credentials, not 407"
-say " (Proxy Authentication Required)"
+say "407, Proxy Authentication Required"
 say "With them:"
 run curl -sS --fail -x "http://$address" --proxy-user "crawler:$password" "$url"
 
