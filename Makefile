@@ -15,7 +15,7 @@ help: ## Show this list
 
 .PHONY: build
 build: ## Build bin/coordinator and bin/agent
-	go build -trimpath -o bin/ ./cmd/...
+	go build -o bin/ ./cmd/...
 
 
 .PHONY: test-fast

@@ -11,7 +11,9 @@ backend=${1:-local}
 proxy=demo
 password='correct horse: "battery" staple'
 
-title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold='' cyan='' plain=''
+[[ ! -t 1 ]] || { bold=$'\e[1m' cyan=$'\e[36m' plain=$'\e[0m'; }
+title() { printf '\n%s\n' "$bold$*$plain"; }
 say() { printf '%s\n' "$*"; }
 die() {
 	printf 'demo: %s\n' "$*" >&2
@@ -25,10 +27,10 @@ die() {
 run() {
 	local word line='$'
 	for word in "$@"; do
-		[[ $word =~ ^[A-Za-z0-9_./:=%@-]+$ ]] || word=${word@Q}
+		[[ $word =~ ^[A-Za-z0-9_./:=%@-]+$ ]] || word="'${word//\'/\'\\\'\'}'"
 		line+=" $word"
 	done
-	printf '\033[36m%s\033[0m\n' "$line" >&2
+	printf '%s\n' "$cyan$line$plain" >&2
 	"$@"
 }
 
@@ -147,6 +149,7 @@ running_or_failed() { phase_is Running || phase_is Failed; }
 await $wait running_or_failed || die "not running after $wait s: $(record)"
 phase_is Running || die "failed: $(record)"
 run nats kv get fleet_proxies "$proxy" --raw
+say ""
 say "Running after $((SECONDS - started)) s."
 if [[ $backend == libvirt ]]; then
 	run virsh -c qemu:///system list
@@ -178,5 +181,5 @@ if [[ $backend == libvirt ]]; then
 fi
 
 title "What happened, as events"
-nats sub --stream FLEET_EVENTS --all --wait 1s --raw 2>/dev/null || true
+run nats sub --stream FLEET_EVENTS --all --wait 1s --raw 'fleet.event.>' 2>/dev/null || true
 title "Done in $SECONDS s."

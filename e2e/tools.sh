@@ -25,7 +25,7 @@ if [[ ! -x $bin/$1 ]]; then
 	if [[ ! -x $bin/$1 ]]; then
 		echo "tools: building $1 (once; a few minutes on two cores)" >&2
 		# No work space and no flags of the caller: the tool is what its module says.
-		GOWORK=off GOFLAGS='' CGO_ENABLED=0 go build -trimpath -o "$bin/$1.new" "$package"
+		GOWORK=off GOFLAGS='' go build -o "$bin/$1.new" "$package"
 		mv "$bin/$1.new" "$bin/$1"
 	fi
 fi
