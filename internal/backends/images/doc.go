@@ -15,7 +15,7 @@
 //
 // A base appears by rename, after it was verified and synced, so one that is there is
 // whole. Two agents may share a directory: the lock on the partial file serialises them.
-// Nothing here removes a base.
+// Only [Prune] removes a base.
 //
 // # Blocking
 //

@@ -43,6 +43,10 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report func(int
 		return Base{}, fileError(err, s)
 	}
 	if base, _, err := lookup(dir, s); err != nil || base.Path != "" {
+		if err == nil { // keep it from being pruned
+			now := time.Now()
+			_ = os.Chtimes(knownPath(dir, base.Digest), now, now)
+		}
 		return base, err
 	}
 	part, err := lockPart(ctx, filepath.Join(state, "part-"+s.entry()), s)

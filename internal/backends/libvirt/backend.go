@@ -57,6 +57,12 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 		if image.Digest != "" && !images.ValidDigest(image.Digest) {
 			return nil, fmt.Errorf("images.%s.digest: %q is neither sha256:<64 hex digits> nor sha512:<128 hex digits>", key, image.Digest)
 		}
+		if f := image.Firmware; f != "" && f != "uefi" && f != "bios" {
+			return nil, fmt.Errorf("images.%s.firmware: %q is neither uefi nor bios", key, f)
+		}
+		if f := image.Format; f != "" && f != "qcow2" && f != "raw" {
+			return nil, fmt.Errorf("images.%s.format: %q is neither qcow2 nor raw", key, f)
+		}
 	}
 	for key, shape := range host.MachineTypes {
 		if shape.VCPUs < 1 || shape.MemoryMiB < 32 {

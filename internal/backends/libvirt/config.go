@@ -122,4 +122,6 @@ type resolved struct {
 	backends.Request
 	image backends.Image
 	shape backends.MachineType
+	// missing says which of both the host does not have.
+	missing error
 }

@@ -47,20 +47,20 @@ func startDaemon(t testing.TB) daemon {
 		}
 	})
 	d.wait(t)
-	must(t, os.Mkdir(d.pool(), 0o711))
+	must(t, os.Mkdir(d.poolDir(), 0o711))
 	d.virsh(t, "net-start", "default")
-	d.virsh(t, "pool-define-as", "default", "dir", "--target", d.pool())
+	d.virsh(t, "pool-define-as", "default", "dir", "--target", d.poolDir())
 	d.virsh(t, "pool-start", "default")
 	d.qemuImg(t, "create", "-q", "-f", "qcow2", d.image(), "1M")
 	return d
 }
 
-func (d daemon) pool() string  { return filepath.Join(d.dir, "pool") }
-func (d daemon) image() string { return filepath.Join(d.dir, "empty.qcow2") }
+func (d daemon) poolDir() string { return filepath.Join(d.dir, "pool") }
+func (d daemon) image() string   { return filepath.Join(d.dir, "empty.qcow2") }
 func (d daemon) uri() string {
 	return "qemu:///system?socket=" + filepath.Join(d.dir, "sock", "libvirt-sock")
 }
-func (d daemon) place() place { return place{d.pool()} }
+func (d daemon) place() place { return place{d.poolDir()} }
 
 // wait returns when the daemon answers.
 func (d daemon) wait(t testing.TB) {
@@ -135,7 +135,7 @@ func (d daemon) traces(t testing.TB, ref backends.Ref) []string {
 	n := backends.InstanceName(ref.UID)
 	var found []string
 	for _, pattern := range []string{"/*", "/.*", "/" + images.StateDir + "/*", "/" + images.StateDir + "/.*"} {
-		names, err := filepath.Glob(d.pool() + pattern)
+		names, err := filepath.Glob(d.poolDir() + pattern)
 		must(t, err)
 		for _, f := range names {
 			if strings.Contains(filepath.Base(f), n) {
@@ -197,4 +197,12 @@ func must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// openBase is the base that the disk of req was made on.
+func openBase(t testing.TB, h host, req backends.Request) (images.Base, error) {
+	t.Helper()
+	m, _, err := readMarker(h.place().marker(backends.InstanceName(req.UID)))
+	must(t, err)
+	return images.Find(h.poolDir(), m.Base, m.BaseFormat)
 }

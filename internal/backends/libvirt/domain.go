@@ -30,14 +30,15 @@ func domainUUID(uid string) string {
 
 // blueprint is everything that a domain is rendered from.
 type blueprint struct {
-	mark     domainMark
-	shape    backends.MachineType
-	firmware string // "uefi" or "bios"
-	virt     string // "kvm" or "qemu"
-	cpuMode  string
-	network  Network
-	place    place
-	base     images.Base
+	mark      domainMark
+	vcpus     int
+	memoryMiB int
+	firmware  string // "uefi" or "bios"
+	virt      string // "kvm" or "qemu"
+	cpuMode   string
+	network   Network
+	place     place
+	base      images.Base
 }
 
 // render describes the domain. No emulator stands in it: libvirt knows its own.
@@ -51,8 +52,8 @@ func (p blueprint) render() (string, error) {
 		Title:       "proxy " + p.mark.Proxy,
 		Description: "A forward proxy kept by proxyfleet; changes by hand are not kept.",
 		Metadata:    &libvirtxml.DomainMetadata{XML: p.mark.element()},
-		Memory:      &libvirtxml.DomainMemory{Value: uint(p.shape.MemoryMiB), Unit: "MiB"},
-		VCPU:        &libvirtxml.DomainVCPU{Placement: "static", Value: uint(p.shape.VCPUs)},
+		Memory:      &libvirtxml.DomainMemory{Value: uint(p.memoryMiB), Unit: "MiB"},
+		VCPU:        &libvirtxml.DomainVCPU{Placement: "static", Value: uint(p.vcpus)},
 		OS: &libvirtxml.DomainOS{
 			Type: &libvirtxml.DomainOSType{Arch: "x86_64", Machine: "q35", Type: "hvm"},
 		},

@@ -24,7 +24,7 @@ func testBlueprint() blueprint {
 			Installation: "01installation", HostID: "01host", Proxy: "crawl-1", UID: testUID,
 			CreatedAt: time.Date(2026, 11, 30, 6, 0, 0, 0, time.UTC),
 		}, Generation: 3, Port: 3128},
-		shape:    backends.MachineType{VCPUs: 2, MemoryMiB: 1024},
+		vcpus: 2, memoryMiB: 1024,
 		firmware: "uefi", virt: "kvm", cpuMode: "host-model",
 		network: Network{LibvirtNetwork: "default"},
 		place:   place{"/var/lib/libvirt/images"},

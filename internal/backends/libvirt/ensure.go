@@ -16,10 +16,7 @@ func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(
 	if err := req.Validate(); err != nil {
 		return backends.Instance{}, err
 	}
-	r, err := b.resolve(req)
-	if err != nil {
-		return backends.Instance{}, err
-	}
+	r := b.resolve(req)
 	if report == nil {
 		report = func(backends.Progress) {}
 	}
@@ -135,11 +132,17 @@ func (w *work) survey(s *session) error {
 			return err
 		}
 	}
+	if w.whole() {
+		return nil
+	}
 	if w.virt, err = b.virt(s); err != nil {
 		return err
 	}
 	if w.marked {
 		return nil // counted already
+	}
+	if r.missing != nil {
+		return r.missing
 	}
 	port := r.Port
 	if w.there {
@@ -186,6 +189,9 @@ func (w *work) bringBase(ctx context.Context) error {
 			return err
 		}
 	}
+	if w.base.Path == "" && w.r.missing != nil {
+		return w.r.missing
+	}
 	if w.base.Path == "" {
 		w.report(backends.Progress{Step: "downloading image"})
 		w.base, err = w.b.images.Fetch(ctx, w.place.dir, w.r.source(), func(percent int) {
@@ -194,6 +200,7 @@ func (w *work) bringBase(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		w.b.prune(ctx, w.place)
 	}
 	if int64(w.base.VirtualSize) > w.marker.DiskBytes {
 		return backends.Errorf(backends.ErrPermanent, "check request", "image %q is %d MiB large and does not fit on a disk of %d GiB",

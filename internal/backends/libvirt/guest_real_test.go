@@ -42,12 +42,12 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 	owner := backends.Owner{Installation: "01jxguestaaaaaaaaaaaaaaaaa", HostID: "01jxguestbbbbbbbbbbbbbbbbb"}
 	b, err := New(Config{URI: d.uri()}, host, Options{Owner: owner, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	events := b.Watch(ctx)
 	password := `p"w'$\ #%&<:@/`
 	req := backends.Request{
-		Ref: backends.Ref{Proxy: "crawl-1", UID: "01jxguestccccccccccccccccc"}, Generation: 1, Desired: backends.Running,
+		Ref: backends.Ref{Proxy: "crawl-1", UID: testUID}, Generation: 1, Desired: backends.Running,
 		Image: "debian", MachineType: "small", DiskGiB: 4,
 		Access:   backends.Access{Username: "crawler", Password: secret.String(password), Private: true},
 		UserData: []byte("#cloud-config\nwrite_files:\n  - {path: /etc/from-user, content: y}\n"),

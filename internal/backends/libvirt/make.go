@@ -95,7 +95,7 @@ func (w *work) define(s *session) error {
 	}
 	m := domainMark{Mark: w.marker.mark(), Generation: generation, Port: w.marker.Port}
 	text, err := blueprint{
-		mark: m, shape: w.r.shape, firmware: w.r.image.Firmware, virt: w.virt.kind, cpuMode: w.virt.cpu,
+		mark: m, vcpus: w.marker.VCPUs, memoryMiB: w.marker.MemoryMiB, firmware: w.marker.Firmware, virt: w.virt.kind, cpuMode: w.virt.cpu,
 		network: w.b.cfg.Network, place: w.place, base: w.base,
 	}.render()
 	if err != nil {

@@ -34,7 +34,8 @@ type marker struct {
 	MemoryMiB int   `json:"memoryMiB"`
 	DiskBytes int64 `json:"diskBytes"`
 
-	// What the disk was made on.
+	// What the guest was made with: it outlives the configuration's entries.
+	Firmware   string `json:"firmware"`
 	Base       string `json:"base"` // digest
 	BaseFormat string `json:"baseFormat"`
 
@@ -58,7 +59,7 @@ func newMarker(o backends.Owner, r resolved, port int, created time.Time) marker
 	_, _ = rand.Read(salt) // never fails
 	m := marker{
 		Installation: o.Installation, HostID: o.HostID, Proxy: r.Proxy, UID: r.UID, CreatedAt: created, Port: port,
-		VCPUs: r.shape.VCPUs, MemoryMiB: r.shape.MemoryMiB, DiskBytes: int64(r.DiskGiB) << 30,
+		VCPUs: r.shape.VCPUs, MemoryMiB: r.shape.MemoryMiB, DiskBytes: int64(r.DiskGiB) << 30, Firmware: r.image.Firmware,
 		Salt: hex.EncodeToString(salt),
 	}
 	m.Fields = fieldHashes(m.Salt, r)

@@ -15,8 +15,9 @@ const defaultPort = 3128
 const defaultDiskGiB = 10
 
 // resolve looks the request's keys up in the host's configuration, filling in what the
-// intent left out. A key that is not there is ErrPermanent.
-func (b *Backend) resolve(req backends.Request) (resolved, error) {
+// intent left out. A key that is not there is ErrPermanent, but only for a guest that is yet
+// to be made: one that exists outlives its entry in the configuration.
+func (b *Backend) resolve(req backends.Request) resolved {
 	r := resolved{Request: req}
 	if r.Image == "" {
 		r.Image = b.host.Defaults.Image
@@ -32,24 +33,21 @@ func (b *Backend) resolve(req backends.Request) (resolved, error) {
 	}
 	var known bool
 	if r.shape, known = b.host.MachineTypes[r.MachineType]; !known {
-		return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "this host has no machine type %q", r.MachineType)
+		r.missing = backends.Errorf(backends.ErrPermanent, "check request", "this host has no machine type %q", r.MachineType)
 	}
 	if r.image, known = b.host.Images[r.Image]; !known {
-		if !strings.Contains(r.Image, "://") {
-			return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "this host has no image %q", r.Image)
-		}
-		if !b.host.AllowImageURLs {
-			return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "this host takes no image URLs from intents (allowImageURLs)")
-		}
 		r.image = backends.Image{URL: r.Image}
+		switch {
+		case !strings.Contains(r.Image, "://"):
+			r.missing = backends.Errorf(backends.ErrPermanent, "check request", "this host has no image %q", r.Image)
+		case !b.host.AllowImageURLs:
+			r.missing = backends.Errorf(backends.ErrPermanent, "check request", "this host takes no image URLs from intents (allowImageURLs)")
+		}
 	}
 	if r.image.Firmware == "" {
 		r.image.Firmware = "uefi"
 	}
-	if f := r.image.Firmware; f != "uefi" && f != "bios" {
-		return resolved{}, backends.Errorf(backends.ErrPermanent, "check request", "image %q has firmware %q, neither uefi nor bios", r.Image, f)
-	}
-	return r, nil
+	return r
 }
 
 // source is where the image of r comes from.

@@ -114,12 +114,13 @@ const scriptOwn = `for group in proxy squid; do
 done
 `
 
-// scriptStart also puts Squid's helpers where Debian has them: Fedora's kin keep them in
+// scriptStart starts Squid before it enables it, which may take a while on slow guests. It
+// also puts Squid's helpers where Debian has them: Fedora's kin keep them in
 // /usr/lib64, and a configuration names one path.
 const scriptStart = `[ -e /usr/lib/squid ] || [ ! -d /usr/lib64/squid ] || ln -s /usr/lib64/squid /usr/lib/squid
 systemctl daemon-reload
-systemctl enable squid
 systemctl restart squid
+systemctl enable -q squid
 `
 
 func put(s *strings.Builder, path, mode string, data []byte) {

@@ -15,7 +15,7 @@ mount --bind "$dir/log" /var/log/libvirt
 mount --bind "$dir/cache" /var/cache/libvirt
 mount --bind "$dir/run" /run/libvirt
 mkdir -p /var/lib/libvirt/images /var/lib/libvirt/dnsmasq /run/libvirt/network
-printf 'unix_sock_dir = "%s"\nauth_unix_rw = "none"\nlog_outputs = "3:file:%s"\n' "$dir/sock" "$dir/libvirtd.log" >"$dir/libvirtd.conf"
+printf 'unix_sock_dir = "%s"\nauth_unix_rw = "none"\nlog_filters = "4:util.netdev 4:util.ethtool"\nlog_outputs = "3:file:%s"\n' "$dir/sock" "$dir/libvirtd.log" >"$dir/libvirtd.conf"
 ip link set lo up
 virtlogd -d -p "$dir/virtlogd.pid"
 # A shell is this namespace's init: it reaps what a daemon that was killed leaves.
