@@ -65,6 +65,7 @@ var faults = map[string]string{
 	"fails when asked to delete what is not there": "deleting what was never made",
 	"takes a refusal for gone":                     "a host that refuses our credentials is at fault",
 	"waits for a host that hangs":                  "calls to a host that hangs end with their context",
+	"leaves a goroutine":                           "closing ends every goroutine",
 	"checks nothing":                               "checks have a target",
 	"offers no room":                               "the offer can be placed by",
 }
@@ -95,6 +96,8 @@ func (b *broken) halfMade(uid string) bool {
 
 func (b *broken) Ensure(ctx context.Context, req backends.Request, report func(backends.Progress)) (backends.Instance, error) {
 	switch b.fault {
+	case "leaves a goroutine":
+		go func() { select {} }()
 	case "says the password in a log":
 		b.log.Debug("ensuring", "password", req.Access.Password.Reveal())
 	case "says the password in a step":

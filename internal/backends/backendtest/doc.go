@@ -7,7 +7,7 @@
 //	func TestMain(m *testing.M)        { backendtest.Main(m, harness) }
 //	func TestConformance(t *testing.T) { backendtest.Run(t, harness) }
 //
-// It imports the contract and the standard library.
+// It imports the contract, goleak and ulid.
 //
 // # Steps
 //

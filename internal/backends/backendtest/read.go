@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"proxyfleet/internal/backends"
 )
 
@@ -109,6 +111,24 @@ var readCases = []testCase{
 		b.close()
 		if i := e.expectOne(e.open(), req); i.ID != first.ID {
 			e.Errorf("got %+v, want %+v", i, first)
+		}
+	}},
+	{name: "closing ends every goroutine", run: func(e *env) {
+		b := e.open()
+		before := goleak.IgnoreCurrent() // what a host's stand-in keeps in this process
+		b.close()
+		b = e.open()
+		req := e.request(e.ref())
+		b.mustEnsure(req)
+		b.list()
+		ctx, cancel := context.WithCancel(context.Background())
+		if w, ok := b.Backend.(backends.Watcher); ok {
+			e.next(w.Watch(ctx), e.h.Patience)
+		}
+		cancel()
+		b.close()
+		if err := goleak.Find(before); err != nil {
+			e.Error(err)
 		}
 	}},
 	{name: "a watcher tells at once that anything may have changed, and ends with its context", run: func(e *env) {

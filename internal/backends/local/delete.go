@@ -52,6 +52,11 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 		if err := backends.Step(ctx, file.label); err != nil {
 			return err
 		}
+		if file.ext == extState {
+			if err := p.sweepTemporary(); err != nil { // what a killed child was writing
+				return wrapDisk(op, err, p.name)
+			}
+		}
 		if err := remove(p.file(file.ext)); err != nil {
 			return backends.Wrap(backends.ErrTransient, op, err, "cannot remove %s; it is still there", p.file(file.ext))
 		}

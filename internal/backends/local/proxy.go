@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -94,7 +95,26 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	req = req.WithContext(withTarget(req.Context(), dialTarget{dialer: r.dialer, addrs: addrs, port: uint16(port)}))
 	stripHopByHop(req.Header)
+	if !connect {
+		w = flushing{w}
+	}
 	r.forward.ServeHTTP(w, req)
+}
+
+// flushing passes each part of an answer on at once: an origin may say something and wait.
+type flushing struct{ http.ResponseWriter }
+
+func (f flushing) Write(b []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(b)
+	if err == nil {
+		err = http.NewResponseController(f.ResponseWriter).Flush()
+	}
+	return n, err
+}
+
+// Hijack implements [http.Hijacker], for WebSockets.
+func (f flushing) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(f.ResponseWriter).Hijack()
 }
 
 func (r *rules) admits(client netip.Addr) bool {
