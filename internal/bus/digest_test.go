@@ -1,25 +1,56 @@
-package bus
+package bus_test
 
-import "testing"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
 
-func TestDigest(t *testing.T) {
-	a := State{UID: "a", Generation: 1, Phase: PhaseRunning, Counter: 7}
-	b := State{UID: "b", Generation: 2, Phase: PhaseStopped, Counter: 9}
-	base := Digest([]State{a, b})
-	if got := Digest([]State{b, a}); got != base {
-		t.Error("depends on the order of the states")
+	"proxyfleet/internal/bus"
+)
+
+func TestDigestIsOverSortedLinesOfWhatMatters(t *testing.T) {
+	a := bus.State{UID: "a", Generation: 1, Phase: bus.PhaseRunning, Counter: 7}
+	b := bus.State{UID: "b", Generation: 2, Phase: bus.PhaseFailed, Counter: 9}
+	sum := sha256.Sum256([]byte("a 1 Running 7\nb 2 Failed 9\n"))
+	want := hex.EncodeToString(sum[:])
+	states := []bus.State{b, a}
+	if got := bus.Digest(states); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := Digest([]State{a, b, {UID: "c", Phase: PhaseGone}}); got != base {
-		t.Error("depends on a state that is gone")
+	if states[0].UID != "b" {
+		t.Error("the caller's states were sorted")
 	}
-	for name, other := range map[string]State{
-		"uid":        {UID: "x", Generation: 1, Phase: PhaseRunning, Counter: 7},
-		"generation": {UID: "a", Generation: 2, Phase: PhaseRunning, Counter: 7},
-		"phase":      {UID: "a", Generation: 1, Phase: PhaseDegraded, Counter: 7},
-		"counter":    {UID: "a", Generation: 1, Phase: PhaseRunning, Counter: 8},
+	for what, change := range map[string]func(*bus.State){
+		"uid":        func(s *bus.State) { s.UID = "c" },
+		"generation": func(s *bus.State) { s.Generation++ },
+		"phase":      func(s *bus.State) { s.Phase = bus.PhaseGone },
+		"counter":    func(s *bus.State) { s.Counter++ },
 	} {
-		if Digest([]State{other, b}) == base {
-			t.Errorf("does not cover the %s", name)
+		other := a
+		change(&other)
+		if bus.Digest([]bus.State{other, b}) == want {
+			t.Errorf("another %s has the same digest", what)
+		}
+	}
+	same := a
+	same.Step = "only for people"
+	if bus.Digest([]bus.State{same, b}) != want {
+		t.Error("the step changes the digest")
+	}
+}
+
+func TestULIDsAreLowerCaseAndOrderedByTime(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		id := bus.NewULID()
+		if !bus.ValidULID(id) || seen[id] || len(id) != 26 {
+			t.Fatalf("bad ULID %q", id)
+		}
+		seen[id] = true
+	}
+	for _, bad := range []string{"", "01K7Z3V5W8Q2M4N6P8R0S2T4V6", "01k7z3v5w8q2m4n6p8r0s2t4v", "81k7z3v5w8q2m4n6p8r0s2t4v6", "01k7z3v5w8q2m4n6p8r0s2t4vu", "01k7z3v5w8q2m4n6p8r0s2t4v6x"} {
+		if bus.ValidULID(bad) {
+			t.Errorf("%q is taken for a ULID", bad)
 		}
 	}
 }

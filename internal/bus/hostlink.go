@@ -222,6 +222,17 @@ func (l *HostLink) Consumer() (i Installation, ok bool) {
 	return l.inst, l.bound
 }
 
+// NothingDelivered asks the server whether the host's consumer has delivered nothing since it
+// was made or reset, and has nothing to deliver: no assignment of this host exists.
+func (l *HostLink) NothingDelivered(ctx context.Context) (bool, error) {
+	c, err := l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
+	if err != nil {
+		return false, fmt.Errorf("look up the consumer: %w", err)
+	}
+	info := c.CachedInfo()
+	return info.Delivered.Consumer == 0 && info.NumPending == 0, nil
+}
+
 func (l *HostLink) setInstallation(i Installation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
