@@ -24,12 +24,17 @@ type client struct {
 
 func newClient(t *testing.T, c *Cluster, node, token, secret string) *client {
 	t.Helper()
+	cl := &client{t: t, c: c, base: "https://pve.invalid", auth: "PVEAPIToken=" + token + "=" + secret,
+		http: &http.Client{Transport: c.RoundTripper()}}
+	if c.pki == nil {
+		return cl
+	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(c.CAPEM())
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &client{t: t, c: c, base: c.URL(node), auth: "PVEAPIToken=" + token + "=" + secret,
-		http: &http.Client{Transport: tr}}
+	cl.base, cl.http = c.URL(node), &http.Client{Transport: tr}
+	return cl
 }
 
 func form(kv ...string) url.Values {
@@ -81,6 +86,31 @@ func (cl *client) send(req *http.Request) map[string]any {
 	var out map[string]any
 	_ = json.Unmarshal(raw, &out)
 	return out
+}
+
+// expect sends a request and wants this status and text: the errors map of a
+// 400, else the reason phrase.
+func (cl *client) expect(status int, text, method, path string, params url.Values) {
+	cl.t.Helper()
+	out := cl.do(method, path, params)
+	got := cl.reason
+	if errs, ok := out["errors"].(map[string]any); ok {
+		got = toJSON(errs)
+	}
+	if cl.status != status || !strings.Contains(got, text) {
+		cl.t.Errorf("%s %s %s: got %d %s, want %d %s", method, path, params.Encode(), cl.status, got, status, text)
+	}
+}
+
+// list is the data of a GET that answers a list of objects.
+func (cl *client) list(path string, params url.Values) []map[string]any {
+	cl.t.Helper()
+	raw, _ := json.Marshal(cl.do("GET", path, params)["data"])
+	var rows []map[string]any
+	if err := json.Unmarshal(raw, &rows); err != nil || cl.status != 200 {
+		cl.t.Fatalf("GET %s: %d %s", path, cl.status, cl.reason)
+	}
+	return rows
 }
 
 // task sends a request that must answer a UPID and returns its exit status.

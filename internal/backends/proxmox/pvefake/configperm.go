@@ -12,7 +12,7 @@ import (
 var configPrivileges = map[string]string{
 	"cores": "CPU", "cpu": "CPU", "cpulimit": "CPU", "cpuunits": "CPU", "numa": "CPU", "smp": "CPU",
 	"sockets": "CPU", "vcpus": "CPU",
-	"memory": "Memory", "balloon": "Memory", "shares": "Memory",
+	"memory": "Memory", "allow-ksm": "Memory", "balloon": "Memory", "shares": "Memory",
 	"acpi": "HWType", "hotplug": "HWType", "kvm": "HWType", "machine": "HWType", "scsihw": "HWType",
 	"smbios1": "HWType", "tablet": "HWType", "vga": "HWType", "watchdog": "HWType", "audio0": "HWType",
 	"bios": "HWType", "keyboard": "Options", "agent": "Options", "autostart": "Options",

@@ -1,6 +1,10 @@
 package pvefake
 
-import "time"
+import (
+	"cmp"
+	"net/http"
+	"time"
+)
 
 // Cut says how a connection breaks.
 type Cut int
@@ -20,11 +24,14 @@ const (
 // come without a body, the others with Proxmox's JSON of an error.
 type Reply struct {
 	Status int
-	Text   string            // reason phrase and message
+	Text   string            // reason phrase and message; default: the status's usual one
 	Errors map[string]string // the errors map of a 400
 }
 
 func (r Reply) reply() reply {
+	if r.Text == "" {
+		r.Text = cmp.Or(proxyTexts[r.Status], http.StatusText(r.Status))
+	}
 	empty := r.Status == 401 || r.Status >= 595 && r.Status <= 599
 	return errorReply(&apiError{status: r.Status, text: r.Text, params: r.Errors, empty: empty})
 }
@@ -138,6 +145,16 @@ func (c *Cluster) AddressDown(name string, down bool) {
 	defer c.mu.Unlock()
 	if e := c.knownNode(name).endpoint; e != nil {
 		e.setDown(down)
+	}
+}
+
+// CutConnections resets every connection to a node's address, idle or not, as
+// a restart of pveproxy does.
+func (c *Cluster) CutConnections(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.knownNode(name).endpoint; e != nil {
+		e.cutAll()
 	}
 }
 

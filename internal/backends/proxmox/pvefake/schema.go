@@ -173,13 +173,14 @@ var indexed = map[string]int{
 
 type schema map[string]*method
 
+// schemas keeps what was parsed: half a megabyte that never changes while the
+// process lives and that every test of every package needs.
 var schemas struct {
 	sync.Mutex
 	loaded map[string]schema
 }
 
-// loadSchema reads one version's schema, once per process: it is over half a
-// megabyte and never changes while tests run.
+// loadSchema reads one version's schema, once per process.
 func loadSchema(dir string, v Version) (schema, error) {
 	path := filepath.Join(dir, v.file())
 	schemas.Lock()
