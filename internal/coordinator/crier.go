@@ -30,7 +30,13 @@ func newCrier(fleet *bus.Fleet, log *slog.Logger, metrics *Metrics) *crier {
 }
 
 func (c *crier) say(s core.Say) {
-	c.log.Info(s.Doc.Message, "event", s.Doc.Reason, "proxy", s.Doc.Proxy, "host", s.Doc.Host, "uid", s.Doc.UID)
+	attrs := []any{"event", s.Doc.Reason}
+	for _, a := range [][2]string{{"proxy", s.Doc.Proxy}, {"host", s.Doc.Host}, {"uid", s.Doc.UID}, {"field", s.Doc.Field}} {
+		if a[1] != "" {
+			attrs = append(attrs, a[0], a[1])
+		}
+	}
+	c.log.Info(s.Doc.Message, attrs...)
 	c.mu.Lock()
 	if len(c.queue) >= maxEvents {
 		c.queue = c.queue[1:]

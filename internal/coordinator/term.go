@@ -75,7 +75,9 @@ func (c *Coordinator) term(ctx context.Context, lease *bus.Lease) error {
 	if err == nil && outer.Err() == nil {
 		err = errors.New("a part of it ended by itself")
 	}
-	log.Info("the term has ended", "reason", err)
+	if err != nil {
+		log.Info("the term has ended", "reason", err)
+	}
 	return err
 }
 

@@ -29,7 +29,7 @@ func (m *Model) onBeat(beat Beat) {
 	}
 	m.noteIncarnation(h, doc)
 	switch {
-	case doc.Resync:
+	case doc.Resync && h.assigned():
 		m.resync(h, "its record was lost")
 	case m.drifted(h, doc):
 		m.resync(h, "its digest differs from what it reported")
@@ -46,6 +46,16 @@ func (m *Model) resync(h *host, why string) {
 	h.drift = drift{}
 	m.do(ResyncHost{h.name})
 	m.sayHost(h, "Resync", bus.Event{Cause: "host", Message: why + "; all its assignments are delivered again"})
+}
+
+// assigned reports whether there is anything to deliver to the host.
+func (h *host) assigned() bool {
+	for _, b := range h.bindings {
+		if b.assign != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // drifted reports whether host and coordinator have differed since the last beat without
@@ -99,7 +109,12 @@ func (m *Model) freeze(why string) {
 
 func (m *Model) tickHost(h *host) {
 	m.tickFull(h)
-	if h.reachable && h.doc != nil && !h.asked && m.now.Sub(h.lastBeat) >= m.cfg.Silence {
+	if !h.reachable || h.doc == nil && h.rival == nil || m.now.Sub(h.lastBeat) < m.cfg.Silence {
+		return
+	}
+	if h.rival != nil { // it may be the one that pulls
+		m.hostSilent(h)
+	} else if !h.asked {
 		h.asked = true
 		m.do(AskPulls{h.name})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator/intents"
 	"proxyfleet/internal/coordinator/placement"
 )
 
@@ -77,10 +78,12 @@ func (m *Model) onHostLedger(name string, msg bus.Msg) {
 	h.id, h.echoes.last = doc.HostID, string(msg.Data)
 }
 
+const maxHostName = 63 // a DNS label
+
 func (m *Model) onHost(name string, msg bus.Msg) {
 	doc, err := bus.Decode[bus.Host](msg.Data)
-	if err != nil || doc.HostID == "" {
-		return
+	if err != nil || doc.HostID == "" || intents.Label("host", name, maxHostName) != nil {
+		return // it could not be a key of the inventory, nor be named by an intent
 	}
 	h := m.host(name)
 	if !m.live {

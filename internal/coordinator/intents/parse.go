@@ -54,8 +54,16 @@ func Parse(name string, data []byte) (bus.Intent, *Invalid) {
 		return bus.Intent{}, bad
 	}
 	doc.Type = bus.TypeIntent
+	if size := len(bus.Encode(doc)); size > MaxStored {
+		return bus.Intent{}, &Invalid{CodeTooLarge, "", fmt.Sprintf("the document takes %d bytes as it is stored (some characters take six); at most %d are allowed", size, MaxStored)}
+	}
 	return doc, nil
 }
+
+// MaxStored is how large an accepted intent may be as the ledger stores it. An entry holds
+// it twice while a change waits (as accepted and as bound), with room for what else it
+// remembers, and must fit into a message of 1 MiB, the server's default max_payload.
+const MaxStored = 448 << 10
 
 // Name reads no more than the name of an intent, for requests that have no subject.
 func Name(data []byte) (string, *Invalid) {
@@ -90,6 +98,9 @@ func decode(data []byte, into any) *Invalid {
 		return &Invalid{CodeMalformed, "", "the document is not a JSON object"}
 	}
 	if path := unknownField(reflect.TypeOf(into).Elem(), raw, ""); path != "" {
+		if len(path) > maxPath {
+			path = strings.ToValidUTF8(path[:maxPath], "") + "…"
+		}
 		return &Invalid{CodeUnknown, path, "there is no such field"}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
@@ -97,6 +108,9 @@ func decode(data []byte, into any) *Invalid {
 	}
 	return nil
 }
+
+// maxPath bounds what a refusal repeats of a document.
+const maxPath = 200
 
 // malformed keeps values out of the message: encoding/json quotes a number that does not
 // fit, and never a string.
