@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
 )
 
 // addresses asks the sources of addresses about a running guest: the network's leases, or
@@ -17,19 +18,45 @@ func (b *Backend) addresses(s *session, dom golibvirt.Domain, mac string) (found
 	if b.cfg.Network.Bridge != "" {
 		first = golibvirt.DomainInterfaceAddressesSrcArp
 	}
-	for _, source := range []golibvirt.DomainInterfaceAddressesSource{first, golibvirt.DomainInterfaceAddressesSrcAgent} {
-		cards, err := within(s, "read addresses", agentBudget, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
-			return l.DomainInterfaceAddresses(dom, uint32(source), 0)
-		})
-		if err != nil {
-			unread = true
-			continue
-		}
-		if now := onCard(cards, mac); len(now) > 0 {
-			found = now
-		}
+	found, err := source(s, dom, mac, first)
+	unread = err != nil
+	// Asked while no agent is there, libvirtd would log an error each time.
+	if there, err := agentThere(s, dom); err != nil || !there {
+		return found, len(found) == 0
+	}
+	told, err := source(s, dom, mac, golibvirt.DomainInterfaceAddressesSrcAgent)
+	if err != nil {
+		return found, len(found) == 0
+	}
+	if len(told) > 0 {
+		return told, false
 	}
 	return found, unread && len(found) == 0
+}
+
+func source(s *session, dom golibvirt.Domain, mac string, from golibvirt.DomainInterfaceAddressesSource) ([]netip.Addr, error) {
+	cards, err := within(s, "read addresses", agentBudget, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
+		return l.DomainInterfaceAddresses(dom, uint32(from), 0)
+	})
+	return onCard(cards, mac), err
+}
+
+// agentThere reports whether the guest agent has opened its channel.
+func agentThere(s *session, dom golibvirt.Domain) (bool, error) {
+	text, err := read(s, "read domain", func(l *golibvirt.Libvirt) (string, error) { return l.DomainGetXMLDesc(dom, 0) })
+	if err != nil {
+		return false, err
+	}
+	var d libvirtxml.Domain
+	if err := d.Unmarshal(text); err != nil || d.Devices == nil {
+		return false, err
+	}
+	for _, c := range d.Devices.Channels {
+		if c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == guestAgentChannel {
+			return c.Target.VirtIO.State == "connected", nil
+		}
+	}
+	return false, nil
 }
 
 // onCard picks the addresses on the card with our MAC: a guest may have others, of

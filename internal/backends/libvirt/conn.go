@@ -23,6 +23,8 @@ const (
 	// agentBudget bounds what waits for something inside a guest; libvirt itself gives up
 	// on a silent guest agent after 5 s.
 	agentBudget = 8 * time.Second
+	// farewell is how long the daemon may take over the end of a session.
+	farewell = time.Second
 	// grace is how much longer than its context a call that changes something may take, so
 	// that its outcome is known.
 	grace = time.Second
@@ -62,7 +64,7 @@ func (b *Backend) open(ctx context.Context) (*session, error) {
 		return l.ConnectToURI(golibvirt.ConnectURI(driver))
 	})
 	if err != nil {
-		s.close()
+		s.cut()
 		return nil, err
 	}
 	return s, nil
@@ -78,8 +80,25 @@ func dialError(ctx context.Context, err error) error {
 	return backends.Wrap(backends.ErrTransient, "connect", err, "libvirtd cannot be reached; guests that run go on running")
 }
 
-// close ends the session. It does not ask the daemon, which may hang.
-func (s *session) close() { _ = s.conn.Close() }
+// close takes leave of the daemon, which logs an error when a client just hangs up; that is
+// what it gets when it does not answer soon, or when the context has ended.
+func (s *session) close() {
+	defer s.cut()
+	select {
+	case <-s.conn.lost:
+		return
+	default:
+	}
+	if s.ctx.Err() != nil {
+		return
+	}
+	defer time.AfterFunc(farewell, s.cut).Stop()
+	defer context.AfterFunc(s.ctx, s.cut)()
+	_ = s.l.Disconnect()
+}
+
+// cut closes the connection, which ends a call that is under way.
+func (s *session) cut() { _ = s.conn.Close() }
 
 // do makes one call within a budget, and at most after longer than the context.
 func (s *session) do(op string, budget, after time.Duration, f func(*golibvirt.Libvirt) error) error {
@@ -89,7 +108,7 @@ func (s *session) do(op string, budget, after time.Duration, f func(*golibvirt.L
 	var overdue atomic.Bool
 	timer := time.AfterFunc(budget, func() {
 		overdue.Store(true)
-		s.close()
+		s.cut()
 	})
 	defer timer.Stop()
 	stop := context.AfterFunc(s.ctx, func() {
@@ -99,7 +118,7 @@ func (s *session) do(op string, budget, after time.Duration, f func(*golibvirt.L
 			case <-s.conn.lost:
 			}
 		}
-		s.close()
+		s.cut()
 	})
 	err := f(s.l)
 	stop()

@@ -448,3 +448,27 @@ func TestAKeyOrURLThatIsNotOfferedIsPermanent(t *testing.T) {
 		}
 	}
 }
+
+func TestOrdinaryWorkLeavesNoErrorsInTheDaemonsLog(t *testing.T) {
+	h := startHost(t)
+	log := func() string {
+		text, err := os.ReadFile(h.dir + "/libvirtd.log")
+		must(t, err)
+		return string(text)
+	}
+	before := log()
+	req := request(newRef())
+	h.ensure(t, req)
+	h.get(t, req.Ref)
+	_, err := h.List(t.Context())
+	must(t, err)
+	h.Check(t.Context())
+	h.delete(t, req.Ref)
+	for line := range strings.Lines(strings.TrimPrefix(log(), before)) {
+		for _, ours := range []string{"End of file", "Guest agent", "no domain with matching"} {
+			if strings.Contains(line, ours) {
+				t.Error(line)
+			}
+		}
+	}
+}

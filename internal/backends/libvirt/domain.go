@@ -28,6 +28,9 @@ func domainUUID(uid string) string {
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
+// guestAgentChannel is the name by which QEMU's guest agent finds its channel.
+const guestAgentChannel = "org.qemu.guest_agent.0"
+
 // blueprint is everything that a domain is rendered from.
 type blueprint struct {
 	mark      domainMark
@@ -77,7 +80,7 @@ func (p blueprint) render() (string, error) {
 			}},
 			Channels: []libvirtxml.DomainChannel{{
 				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{}},
-				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: "org.qemu.guest_agent.0"}},
+				Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: guestAgentChannel}},
 			}},
 			// Some guests hang at boot without a video device; nobody looks at it.
 			Videos: []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "vga", Heads: 1}}},
