@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,6 +41,7 @@ type capture struct {
 type recordings struct {
 	replay []*capture
 	byName map[string]*capture
+	privs  map[string][]string       // privileges on / in the recordings permissions.*
 	res    map[string]*regexp.Regexp // patterns of scene.is: thousands of uses of few
 }
 
@@ -99,6 +102,14 @@ func loadCaptures(t *testing.T) recordings {
 			}
 			owner.exit, owner.taskTyp, owner.hasTask = b.Data.Exitstatus, b.Data.Type, true
 		}
+	}
+	out.privs = map[string][]string{}
+	for _, name := range []string{"permissions.agent", "permissions.auditor"} {
+		var b struct{ Data map[string]map[string]int }
+		if err := json.Unmarshal([]byte(byName[name].Body), &b); err != nil {
+			t.Fatal(err)
+		}
+		out.privs[name] = slices.Collect(maps.Keys(b.Data["/"]))
 	}
 	return out
 }

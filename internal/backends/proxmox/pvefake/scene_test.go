@@ -74,17 +74,6 @@ func (s *scene) storages() {
 
 func (s *scene) users() {
 	c := s.c
-	recorded := func(name string) []string {
-		var b struct{ Data map[string]map[string]int }
-		if err := json.Unmarshal([]byte(s.all.byName[name].Body), &b); err != nil {
-			s.t.Fatal(err)
-		}
-		var out []string
-		for p := range b.Data["/"] {
-			out = append(out, p)
-		}
-		return out
-	}
 	token := func(user, id string, privs ...string) {
 		var g []Grant
 		if len(privs) > 0 {
@@ -92,8 +81,8 @@ func (s *scene) users() {
 		}
 		s.secrets[user+"!"+id] = c.AddToken(user, id, g...)
 	}
-	token("proxyfleet@pve", "agent", recorded("permissions.agent")...)
-	token("auditor@pve", "ro", recorded("permissions.auditor")...)
+	token("proxyfleet@pve", "agent", s.all.privs["permissions.agent"]...)
+	token("auditor@pve", "ro", s.all.privs["permissions.auditor"]...)
 	token("nobody@pve", "none")
 	token("off@pve", "tok")
 	c.DisableUser("off@pve")
