@@ -238,7 +238,7 @@ func (r *running) ask(from, method, target, auth string) (status int, answer str
 	return status, string(rest[:n])
 }
 
-// privateAddress is one of this machine's in a private range, which the tests need.
+// machineAddress is one of this machine's addresses that is as wanted, which the tests need.
 func machineAddress(t *testing.T, want func(netip.Addr) bool, kind string) netip.Addr {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()
