@@ -2,8 +2,9 @@
 // the documents on the wire, client options, the embedded server, the lease and the
 // fence of the leader, and the link of a host.
 //
-// It imports nats.go, nats-server, orbit.go's jetstreamext and the standard library,
-// and nothing of proxyfleet but internal/secret. Coordinators and agents import it; it
+// It imports nats.go, nkeys, nats-server, orbit.go's jetstreamext, oklog/ulid, the
+// propagator of OpenTelemetry and the standard library, and nothing of proxyfleet but
+// internal/secret. Coordinators and agents import it; it
 // knows neither.
 //
 // # Ordering
@@ -18,11 +19,20 @@
 // A host's assignments are pulled at most [MaxPull] at a time, recorded by the caller
 // with one fsync, then acked together; an ack says "recorded", never "done". States are
 // published asynchronously, one in flight per subject, the newest wins. The leader's
-// decisions are atomic batches, one in flight at a time.
+// decisions are atomic batches, one in flight at a time; a write whose outcome is not known
+// is repeated until it is.
+//
+// # The fence
+//
+// A message under [Names.Fence], and one in each bucket, names the leader. It is rewritten
+// at a takeover only ([Fleet.Lead]), and every write of a [Leader] expects its sequence, so
+// that the server itself refuses a leader that was replaced. The lease only tells standbys
+// that somebody leads; nothing depends on its timing but how soon another takes over.
 //
 // # Blocking
 //
 // [Connect] does not wait for a server. Everything that takes a context ends with it.
 // Handlers given to [Fleet.Follow] and [HostLink.Assignments] run on one goroutine each,
-// one after another; while a handler runs nothing more is fetched for it.
+// one after another; while a handler runs the server sends at most what one or two pulls
+// asked for before.
 package bus

@@ -144,7 +144,7 @@ func TestAHostGetsItsOwnAssignmentsOnceAndAtOnce(t *testing.T) {
 		a.next()
 		best = min(best, time.Since(start))
 	}
-	if best > 50*time.Millisecond { // a pull that waited until it was full took 5 s
+	if best > 500*time.Millisecond { // a pull that waited until it was full took 5 s
 		t.Errorf("the fastest of 20 took %v", best)
 	}
 	a.quiet(50 * time.Millisecond)
@@ -193,7 +193,7 @@ func TestWhatCouldNotBeRecordedComesAgain(t *testing.T) {
 	start := time.Now()
 	a.setFail(nil)
 	a.next()
-	if took := time.Since(start); took > 8*time.Second {
+	if took := time.Since(start); took > 4*time.Second {
 		t.Errorf("came again after %v, which is the ack wait", took)
 	}
 	a.quiet(100 * time.Millisecond)
@@ -332,7 +332,7 @@ func TestAssignmentsContinueSoonAfterACutNetwork(t *testing.T) {
 	wire.Heal()
 	start := time.Now()
 	a.next()
-	if took := time.Since(start); took > 8*time.Second {
+	if took := time.Since(start); took > 12*time.Second {
 		t.Errorf("took %v", took)
 	} else {
 		t.Logf("took %v", took)

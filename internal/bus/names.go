@@ -24,7 +24,7 @@ func (n Names) bucket(s string) string {
 	return strings.ReplaceAll(n.root(), "-", "_") + "_" + s
 }
 
-// Streams, in the order in which they are made.
+// Streams.
 
 func (n Names) Intents() string     { return n.stream("INTENTS") }
 func (n Names) Assignments() string { return n.stream("ASSIGNMENTS") }
