@@ -3,6 +3,7 @@ package proxmox
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"proxyfleet/internal/backends"
@@ -28,9 +29,13 @@ func (b *Backend) create(ctx context.Context, j *job) (found, error) {
 	}
 	var p place
 	err = b.promised.choose(j.UID, time.Now(), func(others []promise) (promise, error) {
-		if err := b.slotLeft(snap, len(others)); err != nil {
+		if err := b.slotLeft(snap, others); err != nil {
 			return promise{}, err
 		}
+		others = slices.DeleteFunc(others, func(p promise) bool {
+			v, ok := b.listed(snap, p)
+			return ok && v.Memory >= p.memory // counted already
+		})
 		p, err = b.rules().choose(snap, templates, j.need, others)
 		return promise{node: p.node, storage: p.storage, cpus: j.need.cpus, memory: j.need.memory, disk: max(j.need.disk, p.template.size)}, err
 	})
@@ -75,16 +80,28 @@ func (b *Backend) sees(snap *snapshot) error {
 			return nil
 		}
 	}
-	return backends.Errorf(backends.ErrHostFault, "choose node", "the cluster has none of the configured nodes %v", b.conf.Nodes)
+	return backends.Errorf(backends.ErrHostFault, "choose node", "the cluster has none of the configured nodes %v, or the token may not see them (Sys.Audit on /nodes)", b.conf.Nodes)
+}
+
+// listed is the VM of a promise, where it was made and the listing shows it as ours.
+func (b *Backend) listed(snap *snapshot, p promise) (pve.VM, bool) {
+	v, ok := snap.vms[b.marks.vmid(p.uid)]
+	return v, ok && !p.until.IsZero() && b.tagged(v)
 }
 
 // slotLeft holds to the configured number of proxies.
-func (b *Backend) slotLeft(snap *snapshot, promised int) error {
+func (b *Backend) slotLeft(snap *snapshot, promised []promise) error {
 	most := b.host.Limits.Slots
 	if most <= 0 {
 		return nil
 	}
-	if n := b.count(snap) + promised; n >= most {
+	n := b.count(snap)
+	for _, p := range promised {
+		if _, ok := b.listed(snap, p); !ok {
+			n++
+		}
+	}
+	if n >= most {
 		return backends.Errorf(backends.ErrNoCapacity, "choose node", "%d of %d proxies are here already", n, most)
 	}
 	return nil

@@ -22,6 +22,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 	if err := b.removeVM(ctx, ref); err != nil {
 		return err
 	}
+	b.promised.settle(ref.UID, false, time.Now())
 	if err := b.removeSeeds(ctx, ref); err != nil {
 		return err
 	}

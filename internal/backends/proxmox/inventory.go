@@ -27,6 +27,13 @@ func newSnapshot(at time.Time, r pve.Resources) *snapshot {
 	return s
 }
 
+// offline reports a node that the cluster says is away. One that the token may not see is
+// not known to be.
+func (s *snapshot) offline(node string) bool {
+	n, known := s.nodes[node]
+	return known && !n.Online
+}
+
 // inventory reads /cluster/resources for everyone: callers that need it at about the same
 // time share one request, and no two run at once.
 type inventory struct {

@@ -102,7 +102,7 @@ func (l *listing) darkLocked(vm pve.VM, err error) {
 }
 
 func (l *listing) read(ctx context.Context, vm pve.VM) {
-	if n, known := l.snap.nodes[vm.Node]; known && !n.Online {
+	if l.snap.offline(vm.Node) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.darkLocked(vm, backends.Errorf(backends.ErrTransient, "read VM", "node %s is offline; what the VM does is not known", vm.Node))
@@ -133,7 +133,7 @@ func (l *listing) take(vm pve.VM, e *cached) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.uids[e.mark.UID] = true
-	if n, known := l.snap.nodes[vm.Node]; known && !n.Online {
+	if l.snap.offline(vm.Node) {
 		l.darkLocked(vm, backends.Errorf(backends.ErrTransient, "read VM", "node %s is offline; what proxy %s does is not known", vm.Node, e.mark.Proxy))
 		return
 	}

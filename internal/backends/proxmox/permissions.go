@@ -77,9 +77,13 @@ func (b *Backend) checkPermissions(ctx context.Context, major int, snap *snapsho
 	}
 	slices.Sort(templates)
 	needed := b.privileges(major, slices.Compact(templates), sortedKeys(storages))
-	for _, n := range snap.Nodes {
-		if b.allowed(n.Name) {
-			needed = append(needed, privilege{"/nodes/" + n.Name, []string{"Sys.Audit"}, "to see its memory"})
+	members, err := b.api.Nodes(ctx) // shows those as well that the token may not audit
+	if err != nil {
+		return unwell(h.Target, err, "the cluster's nodes cannot be listed")
+	}
+	for name := range members {
+		if b.allowed(name) {
+			needed = append(needed, privilege{"/nodes/" + name, []string{"Sys.Audit"}, "to see its memory"})
 		}
 	}
 	have := map[string]map[string]bool{}

@@ -7,6 +7,7 @@ import (
 
 // promise is room that a VM will take but the cluster's listing does not count yet.
 type promise struct {
+	uid     string
 	node    string
 	storage string
 	cpus    int
@@ -44,6 +45,7 @@ func (p *promises) choose(uid string, now time.Time, pick func(others []promise)
 	if p.made == nil {
 		p.made = map[string]promise{}
 	}
+	x.uid = uid
 	p.made[uid] = x
 	return nil
 }

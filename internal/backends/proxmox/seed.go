@@ -142,7 +142,7 @@ func (b *Backend) seats(snap *snapshot) (here [][]seat, away []string) {
 		}
 		known = true
 		switch {
-		case !snap.nodes[s.Node].Online:
+		case snap.offline(s.Node):
 			if sharedAway = sharedAway || s.Shared; !s.Shared {
 				away = append(away, "node "+s.Node+" is offline")
 			}

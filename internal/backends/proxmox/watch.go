@@ -70,7 +70,7 @@ func (b *Backend) watched(snap *snapshot) map[int]pve.VM {
 	out := map[int]pve.VM{}
 	for _, v := range snap.VMs {
 		if b.looksOurs(v) {
-			if n, known := snap.nodes[v.Node]; known && !n.Online {
+			if snap.offline(v.Node) {
 				v.Status = "unknown"
 			}
 			out[v.ID] = v
