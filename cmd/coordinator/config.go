@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -47,11 +48,14 @@ func loadConfig(path string) (config, error) {
 }
 
 func parseConfig(raw []byte) (config, error) {
-	c := config{Root: bus.DefaultRoot, Lease: 5 * time.Second, Silence: 20 * time.Second, Log: logConfig{Level: "info", Format: "text"}}
+	var c config
 	err := yaml.NewDecoder(bytes.NewReader(raw), yaml.Strict()).Decode(&c)
-	switch {
-	case err != nil && !errors.Is(err, io.EOF):
+	if err != nil && !errors.Is(err, io.EOF) { // an empty document
 		return config{}, errors.New(yaml.FormatError(err, false, true))
+	}
+	c.Root, c.Lease, c.Silence = cmp.Or(c.Root, bus.DefaultRoot), cmp.Or(c.Lease, 5*time.Second), cmp.Or(c.Silence, 20*time.Second)
+	c.Log.Level, c.Log.Format = cmp.Or(c.Log.Level, "info"), cmp.Or(c.Log.Format, "text")
+	switch {
 	case c.Installation != "" && !bus.ValidULID(c.Installation):
 		return config{}, errors.New("installation: is not an id as coordinator bootstrap prints it")
 	case c.Lease < bus.MinLeaseTTL:
