@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,6 +204,39 @@ func TestALostRecordIsAskedForAndDeletesNothing(t *testing.T) {
 	if _, err := r.there(a); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestALostRecordOfNothingIsCompleteOnceTheConsumerBeginsAnew(t *testing.T) {
+	r := newRig(t)
+	assignments := bustest.Follow(t, r.fleet, r.fleet.Names().Assignments(), "")
+	a := r.assignment("p1", "")
+	r.assign(a)
+	r.phase(a, bus.PhaseRunning)
+	dead := tombstone(a)
+	r.assign(dead)
+	r.phase(dead, bus.PhaseGone)
+	containing := func(text string) func(bus.Msg) error {
+		return func(m bus.Msg) error {
+			if !strings.Contains(string(m.Data), text) {
+				return fmt.Errorf("no %s in %s", text, m.Data)
+			}
+			return nil
+		}
+	}
+	stone := assignments.Newest(r.fleet.Names().Assign(host, a.Proxy, a.UID), containing("absent"))
+	if err := r.leader.Retire(bustest.Context(t), stone, r.states.Newest(r.fleet.Names().StateProxy(host, a.Proxy, a.UID), containing("Gone"))); err != nil {
+		t.Fatal(err)
+	}
+	r.kill()
+	if err := os.Remove(filepath.Join(r.cfg.StateDir, recordFile)); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.beat("resync", func(b bus.Beat) bool { return b.Resync && b.Session == 2 })
+	if err := r.fleet.ResyncHost(bustest.Context(t), host); err != nil {
+		t.Fatal(err)
+	}
+	r.beat("the end of the resync", func(b bus.Beat) bool { return !b.Resync })
 }
 
 func TestARedeliveredAssignmentIsAnsweredAgain(t *testing.T) {

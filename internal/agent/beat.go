@@ -12,6 +12,7 @@ import (
 // beats gives a sign of life now, and then every interval until ctx ends.
 func (a *Agent) beats(ctx context.Context) error {
 	for {
+		a.noneToResync(ctx)
 		a.beat()
 		if err := a.record.compact(time.Now()); err != nil {
 			a.log.Error("cannot rewrite the record", "error", err)
@@ -40,6 +41,23 @@ func (a *Agent) beat() {
 		Type: bus.TypeBeat, HostID: me.HostID, Session: me.Session, Incarnation: me.Incarnation,
 		Seq: a.record.highest(), Digest: bus.Digest(states), Resync: me.Resync,
 	})
+}
+
+// noneToResync ends the wish for a resync where there is nothing to deliver, and so no
+// delivery that could end it.
+func (a *Agent) noneToResync(ctx context.Context) {
+	if !a.id.get().Resync {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Intervals.Beat)
+	defer cancel()
+	if nothing, err := a.link.NothingDelivered(ctx); err != nil || !nothing {
+		return
+	}
+	a.log.Info("nothing is assigned to this host: the record is complete")
+	if err := a.id.update(func(w *who) { w.Resync = false }); err != nil {
+		a.log.Error("cannot note that the record is complete; it is found out again", "error", err)
+	}
 }
 
 // reconnected publishes everything again after each reconnect: what was stored may not have

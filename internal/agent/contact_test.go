@@ -130,6 +130,7 @@ func TestAServerThatRestartsInterruptsNothing(t *testing.T) {
 		"while a proxy is deleted": {"#sim slow-delete=1s", bus.DesiredAbsent, bus.PhaseDeleting, bus.PhaseGone},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait for a reconnect
 			r := newRig(t)
 			a := r.assignment("p1", c.script)
 			if c.desire == bus.DesiredAbsent {

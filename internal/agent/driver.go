@@ -21,7 +21,8 @@ const (
 )
 
 // driver brings one uid to what is wanted of it. run is its only goroutine; the rest is
-// called by others. Lock order: loop.mu, driver.mu, then those of record and reporter.
+// called by others. Lock order: loop.mu or progress.mu, driver.mu, then those of record and
+// reporter.
 type driver struct {
 	loop *loop
 	uid  string

@@ -99,6 +99,7 @@ type scripted struct {
 	mu   sync.Mutex
 	read error
 	lost bool // running instances show no address
+	fail bool // their addresses cannot be read
 }
 
 func (b *scripted) Ensure(ctx context.Context, r backends.Request, report func(backends.Progress)) (backends.Instance, error) {
@@ -113,14 +114,14 @@ func (b *scripted) Delete(ctx context.Context, r backends.Ref) error {
 
 func (b *scripted) Get(ctx context.Context, r backends.Ref) (backends.Instance, error) {
 	b.mu.Lock()
-	err, lost := b.read, b.lost
+	err, lost, fail := b.read, b.lost, b.fail
 	b.mu.Unlock()
 	if err != nil {
 		return backends.Instance{}, err
 	}
 	i, err := b.Backend.Get(ctx, r)
-	if lost {
-		i.Addresses = nil
+	if lost || fail {
+		i.Addresses, i.AddressUnread = nil, fail
 	}
 	return i, err
 }
@@ -188,6 +189,22 @@ func (s *stage) want(desired bus.Desired, generation uint64, script string) {
 	}
 	s.said.note("want %s, generation %d %s", desired, generation, script)
 	s.loop.assign(e, nil, false)
+}
+
+// restored hands the loop what an earlier session recorded of a proxy in phase p.
+func (s *stage) restored(p bus.Phase) {
+	s.seq++
+	e := entry{bus.Assignment{Installation: testInstallation, HostID: testHostID, Proxy: "p", UID: testUID, Generation: 1,
+		Desired: bus.DesiredRunning, Spec: &bus.Spec{AllowFrom: []string{"10.0.0.0/8"}}}, s.seq}
+	err := s.record.put([]entry{e}, s.seq)
+	if err == nil {
+		err = s.record.saw(seen{UID: testUID, Generation: 1, Phase: p, Addresses: []bus.Address{{Address: "198.18.0.1", Family: "ipv4", Port: 1}}})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.said.note("restored, %s", p)
+	s.loop.assign(e, nil, true)
 }
 
 func (s *stage) after(d time.Duration) {
@@ -299,6 +316,29 @@ func TestTranscripts(t *testing.T) {
 			})
 			s.after(5 * time.Minute)
 			s.happen("address back", func() error { s.backend.mu.Lock(); s.backend.lost = false; s.backend.mu.Unlock(); return nil })
+			s.after(time.Hour)
+		},
+		"an address that cannot be read stays": func(s *stage) {
+			s.want(bus.DesiredRunning, 1, "")
+			s.after(time.Minute)
+			s.happen("addresses unreadable", func() error {
+				s.backend.mu.Lock()
+				s.backend.fail = true
+				s.backend.mu.Unlock()
+				s.woken(testUID)
+				return nil
+			})
+			s.after(time.Hour)
+		},
+		"a restarted agent that cannot read says what was known": func(s *stage) {
+			s.backend.failReads(hostFault)
+			s.restored(bus.PhaseRunning)
+			s.after(time.Minute)
+			s.happen("reads work", func() error { s.backend.failReads(nil); return nil })
+			s.after(time.Hour)
+		},
+		"a restarted agent whose instance is gone makes it again": func(s *stage) {
+			s.restored(bus.PhaseRunning)
 			s.after(time.Hour)
 		},
 		"a foreign thing under our name is a conflict": func(s *stage) {

@@ -14,6 +14,10 @@ import (
 // minListGap keeps a backend that says "list again" in a storm from being listed in one.
 const minListGap = time.Second
 
+// maxUnclaimed of a host are reported, so that the host document stays far below the
+// server's largest message (1 MiB). The rest follows as these are dealt with.
+const maxUnclaimed = 1000
+
 // sweeper compares listings with what is recorded. It belongs to one goroutine.
 type sweeper struct {
 	owner    backends.Owner
@@ -72,7 +76,7 @@ func (s *sweeper) look(l backends.Listing, recorded map[string]entry, now time.T
 	s.reported = slices.SortedFunc(maps.Keys(found), func(a, b bus.Unclaimed) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Kind, b.Kind))
 	})
-	return s.reported
+	return s.reported[:min(len(s.reported), maxUnclaimed)]
 }
 
 // listed tells a driver what a listing says of its uid; a difference makes it look itself,
