@@ -1,0 +1,90 @@
+//go:build real
+
+package libvirt
+
+import (
+	"strings"
+	"testing"
+
+	"proxyfleet/internal/backends"
+)
+
+func TestAGuestThatWasPausedIsTold_AndResumed(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	h.virsh(t, "suspend", n)
+	if i := h.get(t, req.Ref); i.Status != backends.StatusPaused || i.Reason != "PausedByUser" {
+		t.Errorf("got %+v, want Paused", i)
+	}
+	if i := h.ensure(t, req); i.Status != backends.StatusRunning {
+		t.Errorf("resumed: %+v", i)
+	}
+	h.virsh(t, "suspend", n)
+	req.Desired = backends.Stopped
+	if i := h.ensure(t, req); i.Status != backends.StatusStopped {
+		t.Errorf("stopped out of a pause: %+v", i)
+	}
+	h.delete(t, req.Ref)
+}
+
+func TestASavedGuestStartsFreshAndItsImageIsGone(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	h.virsh(t, "managedsave", n)
+	if i := h.get(t, req.Ref); i.Status != backends.StatusStopped || i.Reason != "Saved" {
+		t.Errorf("got %+v, want Stopped, Saved", i)
+	}
+	h.ensure(t, req)
+	if info := h.virsh(t, "dominfo", n); !strings.Contains(info, "Managed save:   no") {
+		t.Errorf("the saved image is still there:\n%s", info)
+	}
+	h.virsh(t, "managedsave", n)
+	h.delete(t, req.Ref)
+}
+
+func TestAGuestWithSnapshotsIsDeletedWithThem(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	req.Desired = backends.Stopped
+	h.ensure(t, req)
+	h.virsh(t, "snapshot-create-as", backends.InstanceName(req.UID), "kept", "--diskspec", "vda,snapshot=internal", "--diskspec", "vdb,snapshot=no")
+	h.delete(t, req.Ref)
+}
+
+func TestAGuestThatWasUndefinedWhileItRunsIsDefinedAgain(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	before := h.ensure(t, req)
+	h.virsh(t, "undefine", n)
+	if i := h.get(t, req.Ref); i.Status != backends.StatusRunning {
+		t.Errorf("got %+v, want Running", i)
+	}
+	if i := h.ensure(t, req); i.ID != before.ID {
+		t.Errorf("got %+v, want the same guest", i)
+	}
+	if info := h.virsh(t, "dominfo", n); !strings.Contains(info, "Persistent:     yes") || !strings.Contains(info, "Autostart:      disable") {
+		t.Errorf("want it defined, and not started by libvirt itself:\n%s", info)
+	}
+	h.virsh(t, "undefine", n)
+	h.delete(t, req.Ref)
+}
+
+func TestADomainThatWasRenamedIsNotMadeTwice(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	req.Desired = backends.Stopped
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	h.virsh(t, "domrename", n, "mine")
+	_, err := h.Ensure(t.Context(), req, nil)
+	wantClass(t, err, backends.ErrConflict)
+	wantClass(t, h.Delete(t.Context(), req.Ref), backends.ErrConflict)
+	h.virsh(t, "domrename", "mine", n)
+	h.ensure(t, req)
+	h.delete(t, req.Ref)
+}
