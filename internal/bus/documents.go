@@ -1,10 +1,6 @@
 package bus
 
-import (
-	"time"
-
-	"proxyfleet/internal/secret"
-)
+import "time"
 
 // Type names of the documents, as they stand in their "type" field. Fields are only ever
 // added to a type; a change of meaning needs a new version.
@@ -56,65 +52,6 @@ const (
 	PhaseGone         Phase = "Gone"         // nothing of it is left
 	PhaseUnknown      Phase = "Unknown"      // its host is silent
 )
-
-// Intent is what a person publishes for one proxy: always the whole document.
-type Intent struct {
-	Type    string  `json:"type,omitempty"`
-	Name    string  `json:"name" jsonschema:"pattern=^[a-z0-9]([a-z0-9-]*[a-z0-9])?$,maxLength=52"`
-	Desired Desired `json:"desired,omitempty" jsonschema:"enum=running,enum=stopped,enum=absent,default=running"` // default running
-	Spec    Spec    `json:"spec,omitzero"`
-}
-
-// Spec says how a proxy should be. Every field but the access rule (auth, allowFrom, or
-// both) has a default.
-type Spec struct {
-	// Port the proxy listens on. 0, the default, lets the host choose.
-	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535"`
-	// Auth are the credentials that clients must present.
-	Auth *Auth `json:"auth,omitempty"`
-	// AllowFrom are the client networks in CIDR form. The whole world must be written out.
-	AllowFrom []string `json:"allowFrom,omitempty"`
-	// Image is a key of the host's images, or a URL where the host allows that.
-	Image string `json:"image,omitempty"`
-	// MachineType is a key of the host's machine types.
-	MachineType string `json:"machineType,omitempty"`
-	// DiskGiB is the size of the root disk; 0 is the host's default.
-	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"minimum=0"`
-	// Egress loosens what clients may reach through the proxy.
-	Egress *Egress `json:"egress,omitempty"`
-	// Placement restricts the hosts.
-	Placement Placement `json:"placement,omitzero"`
-	// CloudInit is the user's own cloud-init user-data, passed to the guest byte for byte.
-	CloudInit string `json:"cloudInit,omitempty"`
-	// CloudInitBase64 is the same for user-data that is not text. At most one of both.
-	CloudInitBase64 string `json:"cloudInitBase64,omitempty"`
-	// OnHostLoss says what happens when the host falls silent: "replace" (the default)
-	// places the proxy elsewhere after a delay, "wait" does not.
-	OnHostLoss string `json:"onHostLoss,omitempty" jsonschema:"enum=replace,enum=wait,default=replace"`
-}
-
-// Auth are a proxy's credentials. Both are printable ASCII; the name has no colon.
-type Auth struct {
-	Username string        `json:"username" jsonschema:"minLength=1,pattern=^[ -9;-~]+$"`
-	Password secret.String `json:"password" jsonschema:"minLength=1,pattern=^[ -~]+$"`
-}
-
-// Egress loosens the closed rules on destinations. The zero value is closed.
-type Egress struct {
-	// Private allows private ranges (RFC 1918, ULA, CGNAT) as destinations. Loopback,
-	// link-local, the proxy's own addresses and cloud metadata stay refused.
-	Private bool `json:"private,omitempty"`
-	// ConnectPorts are allowed for CONNECT beside 443.
-	ConnectPorts []int `json:"connectPorts,omitempty"`
-}
-
-// Placement restricts where a proxy may run. Empty fields match every host.
-type Placement struct {
-	Host    string            `json:"host,omitempty"`
-	Backend string            `json:"backend,omitempty"`
-	Zone    string            `json:"zone,omitempty"`
-	Labels  map[string]string `json:"labels,omitempty"`
-}
 
 // Assignment is an accepted intent bound to one host, or, with Desired absent and no
 // spec, a tombstone: the only thing that ever deletes.
@@ -309,62 +246,10 @@ type Event struct {
 	Seq     uint64    `json:"seq,omitempty"` // of the intent
 }
 
-// Ledger is the leader's own record of what it decided for one name. It is what makes a
-// takeover possible, and what remembers the accepted intent when a bad one overwrites it.
-type Ledger struct {
-	Type       string    `json:"type"`
-	Kind       string    `json:"kind"` // "proxy", "pool" or "host"
-	Name       string    `json:"name"`
-	IntentSeq  uint64    `json:"intentSeq,omitempty"` // of the accepted document
-	Accepted   *Intent   `json:"accepted,omitempty"`
-	Generation uint64    `json:"generation,omitempty"`
-	UID        string    `json:"uid,omitempty"`
-	Host       string    `json:"host,omitempty"`
-	HostID     string    `json:"hostId,omitempty"`
-	Bound      *Spec     `json:"bound,omitempty"` // the spec as assigned, the host's defaults filled in
-	Shape      *Capacity `json:"shape,omitempty"` // what the binding takes of its host
-	Retired    []Retired `json:"retired,omitempty"`
-	// Applied is the intent sequence that the binding satisfies. It is lower than IntentSeq
-	// while an accepted change waits for a host.
-	Applied   uint64   `json:"applied,omitempty"`
-	Desired   Desired  `json:"desired,omitempty"`   // of the binding, as assigned
-	Defaulted []string `json:"defaulted,omitempty"` // fields of Bound that the host's defaults filled in
-	// Refused are hosts that cannot run the accepted intent, until it or their offer changes.
-	Refused   []Refused `json:"refused,omitempty"`
-	Conflicts int       `json:"conflicts,omitempty"` // bindings in a row that met someone else's thing
-}
-
 // Refused is a host's lasting refusal of one intent.
 type Refused struct {
 	Host    string `json:"host"`
 	UID     string `json:"uid"`   // whose state it was
 	Offer   string `json:"offer"` // digest of the offer that it was refused under, capacity left out
 	Message string `json:"message,omitempty"`
-}
-
-// Retired is a uid that must not exist any more; kept for 90 days after it is gone.
-type Retired struct {
-	UID        string    `json:"uid"`
-	Host       string    `json:"host"`
-	HostID     string    `json:"hostId,omitempty"`
-	Since      time.Time `json:"since"`
-	Generation uint64    `json:"generation,omitempty"` // that its tombstone carries
-	Gone       bool      `json:"gone,omitempty"`       // the host said that nothing is left
-	Shape      *Capacity `json:"shape,omitempty"`      // what it takes of its host until it is gone
-}
-
-// Fence is the document under [Names.Fence] and each bucket's [FenceKey].
-type Fence struct {
-	Type        string `json:"type"`
-	Term        uint64 `json:"term"`
-	Incarnation string `json:"incarnation"`
-	Holder      string `json:"holder"`
-	Nonce       string `json:"nonce"` // tells whether a write with a lost answer was stored
-}
-
-// LeaseDoc tells who leads; it expires by itself.
-type LeaseDoc struct {
-	Type   string `json:"type"`
-	Holder string `json:"holder"` // empty: released
-	Nonce  string `json:"nonce"`  // of the process: tells its writes from those of one before it
 }
