@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One proxy from intent to deletion, as a person would do it with the nats CLI, on a fleet of
 # its own in a temporary directory: `coordinator dev` is NATS, coordinator and agent in one.
-# Nothing is left behind, however it ends.
+# Nothing of the proxy is left behind, however it ends; libvirt keeps the base image in its pool.
 #
 #   e2e/demo.sh local      the proxy is a process on this machine
 #   e2e/demo.sh libvirt    the proxy is a virtual machine with Squid (root)
@@ -97,7 +97,7 @@ local)
 	END
 	;;
 libvirt)
-	listen=0.0.0.0:0 wait=420 egress=', "egress": {"private": true}'
+	listen=0.0.0.0:0 wait=600 egress=', "egress": {"private": true}'
 	e2e/libvirt.sh up
 	image=$(e2e/guest/build.sh)
 	cat >"$work/agent.yaml" <<-END
