@@ -54,12 +54,12 @@ func cloneVM(r *request) (any, error) {
 		defer unlockSrc()
 		defer unlockDst()
 		err := c.runClone(t, j, dst)
-		if err != nil {
+		if err != nil && !t.died() {
 			c.dropVolumes(dst)
 			delete(c.vms, j.id)
 			return die("clone failed: %s", err)
 		}
-		return nil
+		return err
 	})
 }
 
@@ -134,7 +134,7 @@ func (c *Cluster) mayClone(who caller, j *cloneJob) error {
 		if err := c.holdsImages(st.ID); err != nil {
 			return err
 		}
-		if !j.full && !strings.Contains(d.file, "base-") {
+		if !j.full && !strings.Contains(d.file, "base-") && !cloudRE.MatchString(d.file) {
 			return die("Linked clone feature is not supported for '%s' (%s)", d.file, k)
 		}
 	}

@@ -15,6 +15,12 @@ func (c *Cluster) cloneDisk(t *task, j *cloneJob, key string, config map[string]
 	if base == nil {
 		return die("volume '%s' does not exist", d.file)
 	}
+	if cloudRE.MatchString(d.file) { // always made anew
+		vol := c.newCloudDrive(src, j.src.node, j.id)
+		d.file = src.volid(vol)
+		config[key] = d.String()
+		return nil
+	}
 	st, how := src, "linked"
 	if j.target != nil {
 		st = j.target

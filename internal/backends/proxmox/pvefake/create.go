@@ -48,6 +48,9 @@ func createVM(r *request) (any, error) {
 	}
 	return r.forkVM("qmcreate", func(t *task) error {
 		fail := func(err error) error {
+			if t.died() {
+				return err
+			}
 			c.dropVolumes(v)
 			delete(c.vms, v.id)
 			return die("unable to create VM %d - %s", v.id, err)

@@ -43,6 +43,9 @@ func migrateVM(r *request) (any, error) {
 		}
 		v.config["lock"] = "migrate"
 		err = t.sleep(c.took("qmigrate", 2*time.Second))
+		if t.died() {
+			return err
+		}
 		delete(v.config, "lock")
 		if err != nil {
 			return die("migration aborted")

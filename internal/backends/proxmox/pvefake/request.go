@@ -1,7 +1,9 @@
 package pvefake
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +32,7 @@ type request struct {
 	params map[string]string
 	node   *node  // the node it runs on
 	vmid   int    // 0 when the path has none
+	null   string // a parameter that was null in a JSON body, or ""
 	file   []byte // uploaded file
 	sent   string // its file name
 }
@@ -134,6 +137,7 @@ func (c *Cluster) handle(req *request, body bodyKind, bodyErr error) (any, error
 		c.t.Errorf("pvefake: %s is in the API but not modelled here", req.m.key())
 		return nil, &apiError{status: 501, text: "pvefake does not model " + req.m.key()}
 	}
+	req.dropNulls()
 	req.vmid, _ = strconv.Atoi(req.params["vmid"])
 	return h(req)
 }
@@ -182,6 +186,16 @@ func (c *Cluster) route(req *request) error {
 		return &apiError{status: 595, text: "Connection refused", empty: true}
 	}
 	return nil
+}
+
+// dropNulls takes null parameters away: to most calls they do not exist.
+func (r *request) dropNulls() {
+	for _, k := range slices.Sorted(maps.Keys(r.params)) {
+		if r.params[k] == jsonNull {
+			r.null = k
+			delete(r.params, k)
+		}
+	}
 }
 
 // flag reads a boolean parameter.

@@ -190,6 +190,34 @@ func TestTheAgentIsConfiguredOnlyAfterARestart(t *testing.T) {
 	})
 }
 
+func TestACloudInitDriveIsMadeAnewByAClone(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster, cl *client) {
+		c.AddVM(VMSpec{ID: 9001, Template: true, Config: map[string]string{"ide0": "local:9001/vm-9001-cloudinit.qcow2,media=cdrom"}})
+		cl.task("POST", "/nodes/pve1/qemu/9001/clone", form("newid", "101"))
+		if vm, _ := c.VM(101); vm.Config["ide0"] != "local:101/vm-101-cloudinit.qcow2,media=cdrom" {
+			t.Errorf("got %v", vm.Config)
+		}
+		if got := cl.task("POST", "/nodes/pve1/qemu/101/status/start", nil); got != "OK" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestAConfigTaskIsWaitedForWhenAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster, cl *client) {
+		config := "/nodes/pve1/qemu/9000/config"
+		if got := cl.do("POST", config, form("cores", "2", "background_delay", "5")); got["data"] != nil || cl.status != 200 {
+			t.Errorf("got %d %v, want null", cl.status, got)
+		}
+		cl.expect(500, "failed to update VM 9000: volume 'local:iso/none.iso' does not exist", "POST", config,
+			form("ide2", "local:iso/none.iso,media=cdrom", "background_delay", "5"))
+		defer c.HoldLockFile(9000)()
+		if got, _ := cl.do("POST", config, form("cores", "2", "background_delay", "5"))["data"].(string); !strings.HasPrefix(got, "UPID:") {
+			t.Errorf("got %q, want the UPID of a task that still waits", got)
+		}
+	})
+}
+
 func TestADigestGuardsTheConfig(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, cl *client) {
 		config := "/nodes/pve1/qemu/9000/config"

@@ -137,11 +137,14 @@ func (c *Cluster) pvestatd() {
 	}
 }
 
-// RefreshStats does a round of pvestatd on every node that is up.
+// RefreshStats does a round of pvestatd on every node that is up. What is
+// known of the guests of one that is down is forgotten; a real cluster keeps
+// it for five minutes, which here is one round.
 func (c *Cluster) RefreshStats() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range c.vms {
+		v.stat = nil
 		if !c.nodes[v.node].down {
 			v.stat = c.observe(v)
 		}
@@ -156,17 +159,8 @@ func (c *Cluster) resource(v *vm) map[string]any {
 		maps.Copy(d, v.stat.row)
 	} else {
 		d["status"] = "unknown"
-		d["template"] = bit(v.template())
 	}
 	d["node"] = v.node
-	if c.nodes[v.node].down {
-		// Figures of a node that is gone expire; name and the like come from
-		// the config, which every node has.
-		d = map[string]any{"id": d["id"], "type": "qemu", "vmid": v.id, "node": v.node, "status": "unknown", "template": bit(v.template())}
-		if n := v.config["name"]; n != "" {
-			d["name"] = n
-		}
-	}
 	for _, k := range []string{"tags", "lock"} {
 		if val := v.config[k]; val != "" {
 			d[k] = val

@@ -219,6 +219,16 @@ func (c *Cluster) newDisk(st *storage, node string, vmid int, size int64, format
 	return v
 }
 
+// newCloudDrive makes a VM's cloud-init drive.
+func (c *Cluster) newCloudDrive(st *storage, node string, vmid int) *volume {
+	v := &volume{name: fmt.Sprintf("vm-%d-cloudinit", vmid), format: "raw", content: "images", vmid: vmid, size: 4 << 20, used: 4 << 20}
+	if st.files() {
+		v.format, v.name = "qcow2", fmt.Sprintf("%d/%s.qcow2", vmid, v.name)
+	}
+	st.put(node, v)
+	return v
+}
+
 // freeName is the first free disk name of a VM on the storage.
 func (s *storage) freeName(node string, vmid int, format string) (string, string) {
 	for i := 0; ; i++ {

@@ -215,15 +215,8 @@ func deleteVolume(r *request) (any, error) {
 		t.logf("Removed volume '%s:%s'", st.ID, path.Clean(name))
 		return nil
 	})
-	if err != nil || r.params["delay"] == "" {
-		return upid, err
+	if err != nil {
+		return nil, err
 	}
-	t := r.c.tasks[upid]
-	if !r.c.await(r.c.ctx, time.Duration(r.int("delay", 5))*time.Second, func() bool { return t.exit != "" }) {
-		return upid, nil
-	}
-	if t.exit != "OK" {
-		return nil, die("%s", t.exit)
-	}
-	return nil, nil
+	return r.orDone(upid, "delay", "")
 }

@@ -21,7 +21,11 @@ type TaskFault struct {
 	// error leaves nothing done, save what the task undoes itself.
 	Late bool
 	// Hang holds the task, before its work, until the channel closes.
-	Hang  <-chan struct{}
+	Hang <-chan struct{}
+	// Die ends the worker at its first wait with nothing undone, as a power
+	// failure does: a clone stays locked, its lock file is free again. The exit
+	// status is "unexpected status".
+	Die   bool
 	Times int // how many tasks; 0: all from now on
 }
 
@@ -160,6 +164,10 @@ func (t *task) run(run func(*task) error) error {
 			return errStopped
 		}
 	}
+	if f != nil && f.Die {
+		_ = run(t.failing())
+		return errors.New("unexpected status")
+	}
 	if f != nil && f.Exit != "" && !f.Late && !strings.HasPrefix(f.Exit, "WARNINGS") {
 		// The task undoes what its call prepared, as a failing one does.
 		_ = run(t.failing())
@@ -182,9 +190,14 @@ func (t *task) failing() *task {
 	return t
 }
 
+// died tells whether the worker is gone and must not clean up.
+func (t *task) died() bool { return t.fault != nil && t.fault.Die }
+
 func (t *task) finish(err error) {
 	t.end = t.c.clock.now()
 	switch {
+	case t.died():
+		t.exit = err.Error()
 	case err != nil:
 		t.exit = oneLine(err.Error())
 		t.logf("TASK ERROR: %s", t.exit)

@@ -77,6 +77,26 @@ func TestAHangingTaskIsStoppedByItsOwnerAndCleansUp(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatDiesLeavesItsCloneLocked(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Cluster, cl *client) {
+		c.InjectTask(TaskFault{Type: "qmclone", Die: true, Times: 1})
+		if got := cl.task("POST", cloneCall, form("newid", "101", "full", "1")); got != "unexpected status" {
+			t.Errorf("got %q", got)
+		}
+		if vm, ok := c.VM(101); !ok || vm.Config["lock"] != "clone" || vm.Name != "" {
+			t.Errorf("got %+v", vm)
+		}
+		if got := cl.task("DELETE", "/nodes/pve1/qemu/101", nil); got != "VM is locked (clone)" {
+			t.Errorf("got %q", got)
+		}
+		cl.expect(400, `{"skiplock":"Only root may use this option."}`, "DELETE", "/nodes/pve1/qemu/101", form("skiplock", "1"))
+		c.SetLock(101, "")
+		if got := cl.task("DELETE", "/nodes/pve1/qemu/101", nil); got != "OK" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
 func TestAStoppedCloneLeavesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Cluster, cl *client) {
 		upid := cl.do("POST", cloneCall, form("newid", "101", "full", "1"))["data"].(string)

@@ -102,6 +102,7 @@ func (c *Cluster) AddVM(s VMSpec) {
 			delete(v.config, k)
 		}
 	}
+	c.addVolumes(v)
 	v.guest = DefaultGuest()
 	if s.Guest != nil {
 		v.guest = *s.Guest
@@ -116,6 +117,28 @@ func (c *Cluster) AddVM(s VMSpec) {
 	}
 	v.stat = c.observe(v)
 	c.notify()
+}
+
+// addVolumes makes the VM's own volumes that its config names and that are not
+// there yet.
+func (c *Cluster) addVolumes(v *vm) {
+	for _, k := range c.disks(v.config) {
+		d, _ := c.parseDrive(k, v.config[k])
+		st, name, err := c.parse(d.file)
+		if err != nil || st.on(v.node)[name] != nil || !strings.Contains(name, fmt.Sprintf("-%d-", v.id)) {
+			continue
+		}
+		vol := &volume{name: name, format: "raw", content: "images", vmid: v.id, ctime: v.created}
+		if i := strings.LastIndex(name, "."); i >= 0 {
+			vol.format = name[i+1:]
+		}
+		if base, _, linked := strings.Cut(strings.TrimPrefix(d.file, st.ID+":"), "/"+name); linked {
+			vol.parent = base
+		}
+		vol.size, _ = parseSize(d.opts["size"])
+		vol.used = vol.size / 4
+		st.put(v.node, vol)
+	}
 }
 
 func (c *Cluster) newVM(id int, node string) *vm {

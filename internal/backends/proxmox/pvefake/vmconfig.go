@@ -102,7 +102,7 @@ func postConfig(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.c.fork(r.who, r.node.name, "qmconfig", fmt.Sprint(r.vmid), func(t *task) error {
+	upid, err := r.c.fork(r.who, r.node.name, "qmconfig", fmt.Sprint(r.vmid), func(t *task) error {
 		line := fmt.Sprintf("update VM %d:", r.vmid)
 		all := maps.Clone(ch.set)
 		if len(ch.del) > 0 {
@@ -122,6 +122,26 @@ func postConfig(r *request) (any, error) {
 		defer unlock()
 		return r.c.update(ch)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return r.orDone(upid, "background_delay", fmt.Sprintf("failed to update VM %d: ", r.vmid))
+}
+
+// orDone answers the UPID at once, or, when the parameter gives seconds to
+// wait, null if the task ends well in that time.
+func (r *request) orDone(upid, param, failed string) (any, error) {
+	if r.params[param] == "" {
+		return upid, nil
+	}
+	t := r.c.tasks[upid]
+	if !r.c.await(r.c.ctx, time.Duration(r.int(param, 0))*time.Second, func() bool { return t.exit != "" }) {
+		return upid, nil
+	}
+	if t.exit != "OK" && !strings.HasPrefix(t.exit, "WARNINGS") {
+		return nil, die("%s%s", failed, t.exit)
+	}
+	return nil, nil
 }
 
 // change does what both calls check before they take the lock file.
@@ -137,6 +157,9 @@ func (r *request) change() (*change, error) {
 			ch.set[k] = val
 		}
 	}
+	if r.null != "" {
+		return nil, die("unable to parse value of '%s' - got undefined value", r.null)
+	}
 	if len(ch.set)+len(ch.del)+len(ch.revert) == 0 {
 		return nil, die("no options specified")
 	}
@@ -146,11 +169,6 @@ func (r *request) change() (*change, error) {
 		}
 		if _, both := ch.set[k]; both {
 			return nil, paramErr("delete", "Cannot set and delete property '"+k+"' at the same time!")
-		}
-	}
-	for k, val := range ch.set {
-		if val == jsonNull {
-			return nil, die("unable to parse value of '%s' - got undefined value", k)
 		}
 	}
 	if val, ok := ch.set["cdrom"]; ok { // an alias

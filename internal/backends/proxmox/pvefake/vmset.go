@@ -81,7 +81,14 @@ func (c *Cluster) setDrive(v *vm, key, val string, who caller) error {
 	if err := c.need(who, path, priv); err != nil {
 		return err
 	}
-	if m := newDiskRE.FindStringSubmatch(d.file); m != nil {
+	if id, ok := strings.CutSuffix(d.file, ":cloudinit"); ok {
+		st, err := c.usable(id, v.node)
+		if err != nil {
+			return err
+		}
+		d.file = st.volid(c.newCloudDrive(st, v.node, v.id))
+		d.opts["media"] = "cdrom"
+	} else if m := newDiskRE.FindStringSubmatch(d.file); m != nil {
 		if err := c.allocate(v, &d, m[1], m[2]); err != nil {
 			return err
 		}

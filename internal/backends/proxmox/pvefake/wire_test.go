@@ -97,8 +97,9 @@ func TestAddressesFailAsTheyAreTold(t *testing.T) {
 	c.ProxyError("pve1", 0)
 	c.NodeDown("pve1", true)
 	other.expect(595, "No route to host", "GET", "/nodes/pve1/qemu/9000/config", nil)
-	if rows := other.list("/cluster/resources", form("type", "vm")); rows[0]["status"] != "unknown" {
-		t.Errorf("a guest of a node that is down: got %v", rows[0])
+	c.RefreshStats()
+	if vm := other.list("/cluster/resources", form("type", "vm"))[0]; vm["status"] != "unknown" || vm["name"] != nil || vm["tags"] != "base" {
+		t.Errorf("a guest of a node that is down: got %v", vm)
 	}
 	for _, n := range other.list("/nodes", nil) {
 		if want := map[any]string{"pve1": "offline", "pve2": "online"}[n["node"]]; n["status"] != want {
