@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every test: those that need only Go, and, under the tag real, those that need libvirtd,
-# QEMU, a guest and Squid. Installs and starts what is missing on Debian and Ubuntu as
-# root; elsewhere it says what is missing and fails. Nothing is skipped.
+# QEMU, a guest and Squid. Installs what is missing on Debian and Ubuntu as root;
+# elsewhere it says what is missing and fails. Nothing is skipped. The tests start a
+# libvirtd of their own in namespaces; the machine's own is left alone.
 #
 #   e2e/test.sh [arguments of go test; default: ./...]
 set -euo pipefail
@@ -13,7 +14,6 @@ command -v go >/dev/null || { echo "test: there is no go on the PATH; go.mod say
 [[ $(id -u) == 0 ]] || { echo "test: the tests of libvirt use namespaces and devices: run as root, or run 'make test-fast'" >&2; exit 1; }
 
 e2e/packages.sh install
-e2e/libvirt.sh up
 guest=$(mktemp)
 trap 'rm -f "$guest"' EXIT
 e2e/guest/build.sh >"$guest" & # mostly waits for the network, so tools are built beside it
