@@ -17,12 +17,12 @@ type property struct{ key, value string }
 func properties(option string) []property {
 	var out []property
 	for _, part := range strings.Split(option, ",") {
-		if part == "" {
+		if strings.Trim(part, "=") == "" {
 			continue
 		}
 		key, value, ok := strings.Cut(part, "=")
-		if !ok {
-			key, value = "", part
+		if !ok || key == "" {
+			key, value = "", strings.TrimLeft(part, "=")
 		}
 		out = append(out, property{key, value})
 	}
@@ -82,9 +82,11 @@ func rewire(option string, n Network) string {
 	ps := properties(option)
 	if n.Bridge != "" {
 		ps = set(ps, "bridge", n.Bridge)
-		ps = set(ps, "tag", "")
 	}
-	if n.VLAN != 0 {
+	switch {
+	case n.VLAN == 0 && n.Bridge != "":
+		ps = set(ps, "tag", "")
+	case n.VLAN != 0:
 		ps = set(ps, "tag", strconv.Itoa(n.VLAN))
 	}
 	return joinProperties(set(ps, "link_down", ""))
