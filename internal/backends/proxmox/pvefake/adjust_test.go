@@ -74,6 +74,14 @@ func (s *scene) adjustRest() {
 	switch {
 	case s.is(`^filelock`):
 		s.t.Cleanup(c.HoldLockFile(201))
+	case s.is(`^destroy\.(again|stopped-purge-disk|purge-without)`):
+		s.c.mu.Lock()
+		for _, id := range []int{100, 203, 500} {
+			if v := c.vms[id]; v != nil {
+				c.dropVolumes(v)
+			}
+		}
+		s.c.mu.Unlock()
 	case s.is(`^daemon-down`):
 		c.DaemonDown("pve1", true)
 	case s.is(`^as-clone-allocatespace`):

@@ -73,6 +73,7 @@ func (c *Cluster) copyDisk(t *task, st *storage, base, vol *volume, takes time.D
 		}
 		vol.used = min(base.used*(i+1)/steps, room)
 		if base.used*(i+1)/steps > room {
+			t.logf("qemu-img: error while writing at byte %d: No space left on device", vol.used)
 			return die("%sexit code 1", convert)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // The named formats of Proxmox's schema that a VM client can reach. A format
-// that is not here is not checked; strictness_test.go lists those.
+// that is not here is not checked; the tests list those.
 var formats = map[string]func(string) string{
 	"pve-vmid":                       re(`^[1-9][0-9]{2,8}$`, "value does not look like a valid VM ID"),
 	"pve-node":                       re(`^(?i:[a-z0-9]([a-z0-9\-]*[a-z0-9])?)$`, "value does not look like a valid node name"),

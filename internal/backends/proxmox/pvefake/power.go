@@ -44,11 +44,11 @@ func (c *Cluster) checkStart(t *task, v *vm) error {
 			return die("bridge '%s' does not exist", b)
 		}
 	}
-	c.warnNICs(t, v)
 	if n := c.nodes[v.node]; v.memory() > n.memory {
 		t.logf("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
 		return die("start failed: QEMU exited with code 1")
 	}
+	c.warnNICs(t, v)
 	return nil
 }
 

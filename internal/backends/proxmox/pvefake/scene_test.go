@@ -114,7 +114,7 @@ func (s *scene) guests(rec *capture) {
 		ids = append(ids, id)
 	}
 	switch {
-	case s.is(`vmid-taken|nextid\.taken|by-vmid`):
+	case s.is(`vmid-taken|nextid\.taken|by-vmid|disk-in-use`):
 		ids = append(ids, 100)
 	case s.is(`nextid\.after-create`):
 		ids = append(ids, 100, 101)
@@ -138,6 +138,9 @@ func (s *scene) plain(id int) {
 	config := map[string]string{"net0": "virtio=" + newMAC(), "tags": "proxyfleet"}
 	linked := id == 201 || id == 202 || id == 320
 	spec := VMSpec{ID: id, Name: "agent-" + strconv.Itoa(id), Disk: "1G", Format: "raw", Config: config}
+	if s.is(`^destroy\.again`) {
+		spec.Format = "qcow2"
+	}
 	if !linked {
 		s.c.AddVM(spec)
 		return

@@ -111,7 +111,7 @@ func postConfig(r *request) (any, error) {
 		for _, k := range slices.Sorted(maps.Keys(all)) {
 			line += " -" + k + " " + all[k]
 		}
-		t.logf("%s", line)
+		t.logf("%s", wide(line))
 		if err := t.sleep(200 * time.Millisecond); err != nil {
 			return err
 		}
@@ -126,6 +126,19 @@ func postConfig(r *request) (any, error) {
 		return nil, err
 	}
 	return r.orDone(upid, "background_delay", fmt.Sprintf("failed to update VM %d: ", r.vmid))
+}
+
+// wide is how a text beyond Latin-1 comes out of Perl's print: each byte of its
+// UTF-8 as a character.
+func wide(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return r > 0xFF }) {
+		return s
+	}
+	out := make([]rune, len(s))
+	for i := range len(s) {
+		out[i] = rune(s[i])
+	}
+	return string(out)
 }
 
 // orDone answers the UPID at once, or, when the parameter gives seconds to
