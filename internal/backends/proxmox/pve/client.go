@@ -67,7 +67,10 @@ func New(conf Config) (*Client, error) {
 	}
 	for _, text := range conf.URLs {
 		u, err := url.Parse(text)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		if err == nil && u.User != nil {
+			return nil, fmt.Errorf("%q has credentials; the token file has them", u.Redacted())
+		}
+		if err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 			return nil, fmt.Errorf("%q is not https://host:port", text)
 		}
 		if u.Port() == "" {

@@ -164,10 +164,10 @@ func Locked(text string) (lock string, ok bool) {
 // NoSpace reports whether text says that a storage is full.
 func NoSpace(text string) bool {
 	for _, part := range []string{
-		"No space left on device", "not enough free space", "insufficient free space", "out of space", "Disk quota exceeded",
-		"free extents", "out of data space",
+		"no space left on device", "not enough free space", "insufficient free space", "out of space", "disk quota exceeded",
+		"out of data space",
 	} {
-		if strings.Contains(text, part) {
+		if strings.Contains(strings.ToLower(text), part) {
 			return true
 		}
 	}
