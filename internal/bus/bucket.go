@@ -16,20 +16,11 @@ type KVWrite struct {
 	Value []byte
 }
 
-// fewWrites are cheaper one by one than as a batch where there is one replica (see
-// [Leader.Commit]); records do not depend on each other.
-const fewWrites = 16
-
-// CommitBucket is Commit for one bucket, but does not promise that a reader sees all
-// writes or none. A bucket that is missing is made anew and
-// reported as ErrBucketRecreated: the caller writes everything again. So is one that was
-// made anew by somebody else.
+// CommitBucket is Commit for one bucket. A bucket that is missing is made anew and reported
+// as ErrBucketRecreated: the caller writes everything again. So is one that was made anew by
+// somebody else.
 func (l *Leader) CommitBucket(ctx context.Context, bucket string, writes []KVWrite) error {
-	size := maxBatch
-	if l.fleet.like.Replicas == 1 && len(writes) <= fewWrites {
-		size = 1
-	}
-	for part := range slices.Chunk(writes, size) {
+	for part := range slices.Chunk(writes, l.batch(len(writes))) {
 		msgs := make([]*nats.Msg, len(part))
 		for i, w := range part {
 			msgs[i] = w.msg(bucket)

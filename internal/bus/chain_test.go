@@ -35,7 +35,7 @@ func threeHops(b *testing.B, sync bool) {
 	go coord.Follow(ctx, n.Intents(), "", func(m bus.Msg) error {
 		p, _ := n.Parse(m.Subject)
 		uid := bus.NewULID()
-		return leader.CommitInOrder(ctx, []bus.Write{
+		return leader.Commit(ctx, []bus.Write{
 			{Subject: n.Ledger("proxy", p.Name), Data: bus.Encode(bus.Ledger{Name: p.Name, UID: uid, IntentSeq: m.Seq})},
 			{Subject: n.Assign("h1", p.Name, uid), Data: bus.Encode(bus.Assignment{Proxy: p.Name, UID: uid, IntentSeq: m.Seq})},
 		})

@@ -19,8 +19,9 @@
 // A host's assignments are pulled at most [MaxPull] at a time, recorded by the caller
 // with one fsync, then acked together; an ack says "recorded", never "done". States are
 // published asynchronously, one in flight per subject, the newest wins. The leader's
-// decisions are atomic batches, one in flight at a time; a write whose outcome is not known
-// is repeated until it is.
+// decisions are stored in order, where there are many as an atomic batch (see
+// [Leader.Commit]); one write or batch is in flight at a time, and one whose outcome is not
+// known is repeated until it is.
 //
 // # The fence
 //

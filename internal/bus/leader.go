@@ -119,18 +119,24 @@ type Write struct {
 	Header  nats.Header // traceparent
 }
 
-// Commit stores ledger entries, assignments and tombstones as one atomic batch (split at
-// 1,000 messages, in order). When the outcome is not known it repeats the same batch until
-// it is acked or refused, or ctx ends. ErrFenced: nothing was stored and the lead is lost.
-// After any other error, ErrStreamFull among them, the caller still leads; where ctx ended
-// it must repeat the same writes before any other decision.
+// Commit stores ledger entries, assignments and tombstones, in order. When the outcome is
+// not known it repeats the same writes until they are acked or refused, or ctx ends.
+// ErrFenced: the lead is lost, and nothing more is stored. After any other error,
+// ErrStreamFull among them, the caller still leads; where ctx ended it must repeat the same
+// writes before any other decision.
 //
-// With one replica an atomic batch costs the server some ten milliseconds, whatever its
-// size: it makes a file store of its own for each one and syncs it. A single write, which
-// needs no batch, and [Leader.CommitInOrder] take a tenth of a millisecond for a message.
-// With more replicas a batch is kept in memory and is as fast as a single write.
+// It is one atomic batch, split at 1,000 messages, but for few writes on streams with one
+// replica: those are stored one by one, each before the next is sent, so that whatever
+// interrupts them (a crash, a lost lead, a full stream) leaves the first few. The first
+// write of a decision is therefore its ledger entry, and a takeover writes again what the
+// ledger names and is missing.
+//
+// The reason is time. With one replica nats-server 2.15.3 makes and syncs a file store of
+// its own for each batch, some ten milliseconds whatever its size; a single write takes a
+// tenth of one. With more replicas a batch is kept in memory and is as fast as a single
+// write.
 func (l *Leader) Commit(ctx context.Context, writes []Write) error {
-	for part := range slices.Chunk(writes, maxBatch) {
+	for part := range slices.Chunk(writes, l.batch(len(writes))) {
 		if err := l.commitAssignments(ctx, part); err != nil {
 			return err
 		}
@@ -138,17 +144,15 @@ func (l *Leader) Commit(ctx context.Context, writes []Write) error {
 	return nil
 }
 
-// CommitInOrder is Commit without its atomicity: each write is stored before the next is
-// sent, so that whatever interrupts it (a crash, a lost lead, a full stream) leaves the
-// first few of them. It suits decisions whose first write is a ledger entry from which the
-// others follow, provided that a takeover derives from the ledger what is missing.
-func (l *Leader) CommitInOrder(ctx context.Context, writes []Write) error {
-	for part := range slices.Chunk(writes, 1) {
-		if err := l.commitAssignments(ctx, part); err != nil {
-			return err
-		}
+// fewWrites are cheaper one by one than as a batch where there is one replica.
+const fewWrites = 16
+
+// batch is how many of n writes go into one batch.
+func (l *Leader) batch(n int) int {
+	if l.fleet.like.Replicas == 1 && n <= fewWrites {
+		return 1
 	}
-	return nil
+	return maxBatch
 }
 
 func (l *Leader) commitAssignments(ctx context.Context, writes []Write) error {

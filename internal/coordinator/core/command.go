@@ -5,8 +5,8 @@ import "proxyfleet/internal/bus"
 // Command is something to be done: one of the types below.
 type Command interface{ command() }
 
-// Commit is one decision: ledger entry, assignments and tombstones, stored together or not
-// at all.
+// Commit is one decision: the ledger entry first, then the assignments and tombstones that
+// follow from it. Where storing stops after the first few, a takeover writes the rest.
 type Commit struct {
 	Writes []bus.Write
 	Trace  string // traceparent of the intent that caused it, or empty

@@ -1,0 +1,9 @@
+// Package e2e holds the tests that run proxyfleet as people run it: the built programs as
+// processes of their own, a real nats-server, the real nats CLI, and, under the build tag
+// real, a real libvirtd with QEMU and Squid.
+//
+// It imports internal/bus for the documents and, in tests, nothing else of proxyfleet: what
+// it looks at is what an operator can look at. Tests find the tools through environment
+// variables that the Makefile sets (PROXYFLEET_NATS_CLI, PROXYFLEET_NATS_SERVER,
+// PROXYFLEET_GUEST_IMAGE) and fail, never skip, where one is missing.
+package e2e
