@@ -13,6 +13,13 @@
 // recordings. A path the schema has but this package does not model answers
 // 501 and fails the test that asked for it; it is never quietly accepted.
 //
+// Not recorded, and so only as good as the reading of Proxmox's sources: several
+// nodes and what one answers for another, migration, HA, protection, a thin
+// pool's volumes, waiting for a config task, a worker that dies, and the answers
+// of version 8 where the schemas do not differ. Limits of bandwidth, quorum and
+// snapshots are not modelled; a storage is full by what is written, not by what
+// is promised.
+//
 // # Use
 //
 //	c := pvefake.New(t, pvefake.Options{})

@@ -85,7 +85,6 @@ type method struct {
 	Perms      permission `json:"permissions"`
 	Protected  int        `json:"protected"`
 	ProxyTo    string     `json:"proxyto"`
-	AllowToken int        `json:"allowtoken"`
 
 	template string // path with {placeholders}
 }

@@ -205,8 +205,13 @@ func clusterResources(r *request) (any, error) {
 	if want("sdn") {
 		for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 			if c.allowed(r.who, "/sdn/zones/localnetwork", true, "SDN.Audit", "SDN.Use", "SDN.Allocate") {
-				rows = append(rows, map[string]any{"id": "network/" + name + "/zone/localnetwork", "type": "network",
-					"network-type": "zone", "network": "localnetwork", "node": name, "status": "ok"})
+				row := map[string]any{"id": "network/" + name + "/zone/localnetwork", "type": "network",
+					"network-type": "zone", "network": "localnetwork", "node": name, "status": "ok"}
+				if c.version == V8 {
+					row = map[string]any{"id": "sdn/" + name + "/localnetwork", "type": "sdn",
+						"sdn": "localnetwork", "node": name, "status": "ok"}
+				}
+				rows = append(rows, row)
 			}
 		}
 	}
