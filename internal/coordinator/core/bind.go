@@ -43,8 +43,6 @@ func (m *Model) bindTo(d *decision, h *placement.Host, b placement.Binding) {
 	n.Generation = 1
 	n.Bound, n.Defaulted, n.Shape = &b.Spec, b.Defaulted, &b.Shape
 	m.apply(d)
-	// Counted at once: the next proxy of this step must see it.
-	m.take(m.bind(n.Host, d.p.name, n.UID), b.Shape)
 }
 
 // apply assigns the binding as it is now, as satisfying the accepted intent.
