@@ -273,11 +273,9 @@ func (m *Model) settleHost(h *host) {
 	}
 }
 
-// offerRoom marks the oldest of those who wait and would fit on the host now. When one of
-// them takes the room, who is left is not asked; when it takes less, the host is touched
-// and offered again.
+// offerRoom marks those who wait and would fit on the host now, the oldest intent first;
+// whoever comes too late waits on.
 func (m *Model) offerRoom(h *host) {
-	fits := 0
 	m.markWaiting(func(p *proxy) bool {
 		if p.ledger.Accepted == nil || p.ledger.UID != "" && p.ledger.Host == h.name && p.ledger.Applied == p.ledger.IntentSeq {
 			return false
@@ -287,9 +285,6 @@ func (m *Model) offerRoom(h *host) {
 			req.Prefer, req.Release = h.name, *p.ledger.Shape
 		}
 		_, why := placement.Fit(h.offer, &req)
-		if why.Fits() {
-			fits++
-		}
 		return why.Fits()
 	})
 }
