@@ -50,10 +50,14 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 		Ref: backends.Ref{Proxy: "crawl-1", UID: testUID}, Generation: 1, Desired: backends.Running,
 		Image: "debian", MachineType: "small", DiskGiB: 4,
 		Access:   backends.Access{Username: "crawler", Password: secret.String(password), Private: true},
-		UserData: []byte("#cloud-config\nwrite_files:\n  - {path: /etc/from-user, content: y}\n"),
+		UserData: []byte("#cloud-config\nbootcmd: [touch /etc/from-user]\n"),
 	}
 	began := time.Now()
-	if _, err := b.Ensure(ctx, req, func(p backends.Progress) { t.Logf("%5.1fs %s %d", time.Since(began).Seconds(), p.Step, p.Percent) }); err != nil {
+	if _, err := b.Ensure(ctx, req, func(p backends.Progress) {
+		if p.Percent%50 == 0 {
+			t.Logf("%5.1fs %s %d", time.Since(began).Seconds(), p.Step, p.Percent)
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -11,7 +11,9 @@
 // user-data belongs to the person who wrote the intent and reaches the guest byte for
 // byte, whatever its format. What proxyfleet needs in the guest travels beside it, in
 // vendor-data: a MIME multi-part document with the operator's own vendor-data first and
-// the bootstrap script of [Bootstrap] last. cloud-init merges both, with user-data winning.
+// the bootstrap script of [Bootstrap] last. cloud-init merges both key by key: where
+// user-data has a key that the operator's document has too, its value replaces the
+// operator's, lists included. The bootstrap is a script and is never replaced.
 //
 // cloud-init ignores vendor-data altogether when the user-data says so
 // (vendor_data: {enabled: false}); such a guest must bring its own proxy and guest agent.
