@@ -20,9 +20,9 @@ import (
 	"proxyfleet/internal/backends/proxmox/pvefake"
 )
 
-func TestMain(m *testing.M) { backendtest.Main(m, harness) }
+func TestMain(m *testing.M) { backendtest.Main(m, suite()) }
 
-func TestConformance(t *testing.T) { backendtest.Run(t, harness) }
+func TestConformance(t *testing.T) { backendtest.Run(t, suite()) }
 
 // hostText is what the suite hands from process to process: how to reach the cluster, which
 // lives in the process that made it.

@@ -47,7 +47,12 @@ func (b *Backend) watch(ctx context.Context, feed *backends.Feed) {
 			failing = true
 			pause = pace(pause, false, b.watchMin)
 		default:
-			if failing {
+			// What happened between a caller's own listing and this look shows in no later
+			// comparison.
+			switch {
+			case before == nil:
+				feed.Send(backends.Event{Reason: "Connected"})
+			case failing:
 				feed.Send(backends.Event{Reason: "Reconnected"})
 			}
 			failing = false
