@@ -223,6 +223,7 @@ func TestAWatcherTellsOfChangesAndRestsInQuiet(t *testing.T) {
 	r := newRig(t, pvefake.Options{})
 	req := r.request()
 	_, vm := r.mustEnsure(req)
+	r.c.RefreshStats()
 	events := r.b.Watch(r.ctx())
 	next := func(want string) {
 		t.Helper()
