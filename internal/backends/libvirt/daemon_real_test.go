@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,10 +36,24 @@ func startDaemon(t testing.TB) daemon {
 	cmd := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "testdata/daemon.sh", dir)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, cmd.Start())
-	t.Cleanup(func() {
+	// The daemon dies with the thread that started it, so that thread is kept.
+	started, stop, ended := make(chan error), make(chan struct{}), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		<-stop
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+	}()
+	must(t, <-started)
+	t.Cleanup(func() {
+		close(stop)
+		<-ended
 		if t.Failed() {
 			for _, f := range []string{"out", "libvirtd.log"} {
 				text, _ := os.ReadFile(filepath.Join(dir, f))
@@ -95,17 +110,31 @@ func (d daemon) qemuImg(t testing.TB, args ...string) {
 	}
 }
 
-// pid is the process whose command line has text, seen from outside.
+// pid is the process whose command line has text, seen from outside. A process that it has
+// forked, and that has yet to become another program, has it as well, and is left out.
 func pid(t testing.TB, text string) int {
 	t.Helper()
-	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	must(t, err)
-	for _, e := range entries {
-		line, _ := os.ReadFile(e)
-		if words := strings.ReplaceAll(string(line), "\x00", " "); strings.Contains(words, text) {
-			var n int
-			_, err := fmt.Sscanf(e, "/proc/%d/", &n)
-			must(t, err)
+	parents := map[int]int{}
+	for _, stat := range stats {
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(stat), "cmdline"))
+		if !strings.Contains(strings.ReplaceAll(string(line), "\x00", " "), text) {
+			continue
+		}
+		about, _ := os.ReadFile(stat)
+		_, rest, _ := strings.Cut(string(about), ") ") // pid (name) state parent …
+		var n, parent int
+		var state string
+		if _, err := fmt.Sscanf(stat, "/proc/%d/", &n); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscan(rest, &state, &parent); err == nil {
+			parents[n] = parent
+		}
+	}
+	for n, parent := range parents {
+		if _, forked := parents[parent]; !forked {
 			return n
 		}
 	}
