@@ -93,7 +93,11 @@ func (b *Backend) allowed(node string) bool {
 }
 
 // looksOurs reports whether a VM may be one of ours by what the cluster's listing says,
-// so that its configuration is worth reading.
+// so that its configuration is worth reading: it has our tag, or the name of a proxy and no
+// other agent's tag.
 func (b *Backend) looksOurs(v pve.VM) bool {
-	return v.Type == "qemu" && !v.Template && (slices.Contains(v.Tags, b.ownerTag) || strings.HasPrefix(v.Name, "pf-"))
+	if v.Type != "qemu" || v.Template {
+		return false
+	}
+	return slices.Contains(v.Tags, b.ownerTag) || strings.HasPrefix(v.Name, "pf-") && !slices.ContainsFunc(v.Tags, isOwnerTag)
 }

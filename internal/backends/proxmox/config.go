@@ -161,6 +161,9 @@ func (c Config) validate() error {
 		if !tagForm.MatchString(t) {
 			return fmt.Errorf("tags: %q is no tag in lower case", t)
 		}
+		if isOwnerTag(t) {
+			return fmt.Errorf("tags: %q begins as the tags do by which agents know their own VMs", t)
+		}
 	}
 	if c.RequestTimeout < 0 || c.LockTimeout < 0 || c.ShutdownTimeout < time.Second {
 		return errors.New("requestTimeout, lockTimeout and shutdownTimeout must be positive, the last at least 1s")

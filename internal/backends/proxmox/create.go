@@ -150,13 +150,19 @@ func (b *Backend) clone(ctx context.Context, j *job, snap *snapshot, p place) (f
 			continue // somebody was faster, or it is another's whom the token may not see
 		}
 		if err != nil {
+			var answer *pve.Error
+			if errors.As(err, &answer) && !pve.IsPassedOn(err) { // it was refused: nothing is made
+				if lost := b.forget(ctx, j.UID); lost != nil {
+					return found{}, lost
+				}
+			}
 			return found{}, classify("clone VM", err, "proxy %s: template %d cannot be cloned to VM %d on node %s", j.Proxy, p.template.vm.ID, id, p.node)
 		}
 		rec.Task = task
 		if err := b.note(ctx, "record.task", rec); err != nil {
 			return found{}, err
 		}
-		if err := b.followClone(ctx, j.Ref, rec); err != nil {
+		if err := b.followClone(ctx, j.Ref, rec, j.report); err != nil {
 			return found{}, err
 		}
 		f, err := b.locate(ctx, j.Ref)
@@ -168,6 +174,9 @@ func (b *Backend) clone(ctx context.Context, j *job, snap *snapshot, p place) (f
 			return found{}, err
 		}
 		return f, b.forget(ctx, j.UID)
+	}
+	if err := b.forget(ctx, j.UID); err != nil {
+		return found{}, err
 	}
 	return found{}, backends.Errorf(backends.ErrNoCapacity, "choose VMID", "proxy %s: %d VMIDs between %d and %d were tried and are all taken; widen vmidRange",
 		j.Proxy, probes, b.conf.VMIDRange.Min, b.conf.VMIDRange.Max)
@@ -188,8 +197,12 @@ func (b *Backend) note(ctx context.Context, label string, rec record) error {
 
 // followClone waits for the end of a clone's task. A clone that failed has removed its VM
 // itself.
-func (b *Backend) followClone(ctx context.Context, ref backends.Ref, rec record) error {
-	outcome, err := b.api.Follow(ctx, rec.Task)
+func (b *Backend) followClone(ctx context.Context, ref backends.Ref, rec record, report func(backends.Progress)) error {
+	outcome, err := b.api.FollowEach(ctx, rec.Task, func() {
+		if percent, err := b.api.TaskPercent(ctx, rec.Task); err == nil {
+			report(backends.Progress{Step: "cloning template", Percent: percent})
+		}
+	})
 	var failed *pve.TaskError
 	switch {
 	case pve.IsNoTask(err):
@@ -220,9 +233,9 @@ const strandedAfter = 3
 
 // awaitClone waits until a VM is no longer being cloned. With a record its task is followed;
 // without, its lock is watched.
-func (b *Backend) awaitClone(ctx context.Context, ref backends.Ref, c *cloning) error {
+func (b *Backend) awaitClone(ctx context.Context, ref backends.Ref, c *cloning, report func(backends.Progress)) error {
 	if c.record.Task != "" {
-		if err := b.followClone(ctx, ref, c.record); err != nil {
+		if err := b.followClone(ctx, ref, c.record, report); err != nil {
 			return err
 		}
 	}

@@ -97,8 +97,16 @@ func (b *Backend) destroy(ctx context.Context, f found) error {
 }
 
 // disksGone looks for disks that a destroy has left behind with a warning, and removes
-// them.
+// them, unless somebody uses the VMID again: the disks may be his.
 func (b *Backend) disksGone(ctx context.Context, f found) error {
+	snap, err := b.inv.fresh(ctx)
+	if err != nil {
+		return classify("list resources", err, "the cluster's VMs cannot be listed")
+	}
+	if _, again := snap.vms[f.vm.ID]; again {
+		b.log.WarnContext(ctx, "a VM was destroyed with warnings and its VMID is in use again; its disks are not looked for", "vmid", f.vm.ID)
+		return nil
+	}
 	for _, key := range slices.Concat(disks(f.conf), unused(f.conf)) {
 		volume := volumeOf(f.conf[key])
 		storage := storageOf(volume)
@@ -167,7 +175,7 @@ func (b *Backend) abandonClone(ctx context.Context, ref backends.Ref, c *cloning
 		}
 		c.record.Task = ""
 	}
-	return b.awaitClone(ctx, ref, &cloning{vm: c.vm, record: c.record})
+	return b.awaitClone(ctx, ref, &cloning{vm: c.vm, record: c.record}, func(backends.Progress) {})
 }
 
 // cloneTo finds the running clone to a VMID by what its log says first; empty: none shows.

@@ -101,7 +101,7 @@ func (b *Backend) made(ctx context.Context, j *job) (found, error) {
 			return f, b.forget(ctx, j.UID)
 		case errors.As(err, &c):
 			j.step("waiting for clone")
-			if err := b.awaitClone(ctx, j.Ref, c); err != nil {
+			if err := b.awaitClone(ctx, j.Ref, c, j.report); err != nil {
 				return found{}, err
 			}
 		case errors.Is(err, errAbsent):

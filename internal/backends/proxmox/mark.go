@@ -37,6 +37,9 @@ func ownerTag(o backends.Owner) string {
 	return "pf-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:10]))
 }
 
+// isOwnerTag reports the tag of this or another agent.
+func isOwnerTag(tag string) bool { return strings.HasPrefix(tag, "pf-") }
+
 // describe writes m into a description, and keeps what people wrote into it.
 func describe(m mark, before string) string {
 	var b strings.Builder

@@ -100,14 +100,21 @@ func (r rules) capacity(snap *snapshot, storages map[seat]bool) backends.Capacit
 		c.VCPUs += left.cpus
 	}
 	counted := map[string]bool{}
+	free, size := int64(0), int64(0)
 	for _, s := range snap.Storages {
 		if !storages[seat{s.Node, s.Name}] || s.Shared && counted[s.Name] {
 			continue
 		}
 		counted[s.Name] = counted[s.Name] || s.Shared
-		free, _, _, _ := r.space(snap, s.Node, s.Name, "images", nil)
-		c.DiskGiB += int(max(free, 0) / gib)
+		left, total, _, _ := r.space(snap, s.Node, s.Name, "images", nil)
+		free, size = free+max(left, 0), size+total
 	}
+	for _, v := range snap.VMs {
+		if r.ours(v) {
+			free += v.Disk // on one of these storages; thin ones have less of it to give back
+		}
+	}
+	c.DiskGiB = int(min(free, size) / gib)
 	return c
 }
 

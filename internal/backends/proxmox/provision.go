@@ -49,7 +49,9 @@ func (b *Backend) options(j *job, f found, seed string) (set map[string]string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	tags := slices.Concat(pve.Tags(f.conf["tags"]), []string{generalTag, b.ownerTag}, b.conf.Tags)
+	// A template that was once a proxy may have its agent's tag.
+	tags := slices.DeleteFunc(pve.Tags(f.conf["tags"]), isOwnerTag)
+	tags = slices.Concat(tags, []string{generalTag, b.ownerTag}, b.conf.Tags)
 	slices.Sort(tags)
 	set = map[string]string{
 		"sockets": "1",

@@ -3,6 +3,7 @@ package proxmox
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/proxmox/pvefake"
@@ -80,5 +81,44 @@ func TestATaskThatNobodyKnowsAnyMoreIsJudgedByWhatItDid(t *testing.T) {
 			r.mustEnsure(req)
 			r.mustDelete(req.Ref)
 		})
+	}
+}
+
+func TestACloneTellsHowFarItIs(t *testing.T) {
+	r := newRig(t, pvefake.Options{}, func(c *Config, _ *backends.HostConfig) { c.CloneMode, c.Storage = "full", "shared" })
+	r.c.SetTaskDuration("qmclone", 40*time.Second)
+	most := 0
+	_, err := r.b.Ensure(r.ctx(), r.request(), func(p backends.Progress) {
+		if p.Step == "cloning template" {
+			most = max(most, p.Percent)
+		}
+	})
+	r.expect(err, nil)
+	if most < 1 {
+		t.Error("no percentage was told")
+	}
+}
+
+func TestDisksOfAVMIDThatIsUsedAgainAreNotTouched(t *testing.T) {
+	r := newRig(t, pvefake.Options{})
+	req := r.request()
+	_, vm := r.mustEnsure(req)
+	r.c.InjectTask(pvefake.TaskFault{Type: "qmdestroy", Exit: "WARNINGS: 1", Late: true})
+	r.c.OnRequest(func(q pvefake.Request) pvefake.Action {
+		if strings.Contains(q.Path, ":qmdestroy:") && strings.HasSuffix(q.Path, "/log") {
+			return pvefake.Action{Before: func() {
+				r.c.OnRequest(nil)
+				r.c.AddVM(pvefake.VMSpec{ID: vm.ID, Name: "precious", Storage: "shared"})
+			}}
+		}
+		return pvefake.Action{}
+	})
+	r.mustDelete(req.Ref)
+	v, _ := r.c.VM(vm.ID)
+	if _, there := r.c.Volume("pve1", volumeOf(v.Config["scsi0"])); !there {
+		t.Error("the disk of somebody's VM is gone")
+	}
+	if n := r.c.Count("DELETE", "/nodes/{node}/storage/{storage}/content/{volume}"); n != 1 {
+		t.Errorf("%d volumes were removed, want the seed alone", n)
 	}
 }

@@ -48,6 +48,7 @@ type VM struct {
 	Template bool
 	Memory   int64 // bytes
 	CPUs     int
+	Disk     int64 // bytes of the disk that it boots from
 }
 
 // Storage is a storage as one node sees it.
@@ -92,7 +93,7 @@ func (c *Client) Resources(ctx context.Context) (Resources, error) {
 				Memory: int64(i.MaxMem), MemoryIn: int64(i.Mem)})
 		case "qemu", "lxc":
 			v := VM{ID: int(i.VMID), Type: string(i.Type), Node: string(i.Node), Name: string(i.Name), Status: string(i.Status),
-				Lock: string(i.Lock), Tags: Tags(string(i.Tags)), Template: bool(i.Template), Memory: int64(i.MaxMem), CPUs: int(i.MaxCPU)}
+				Lock: string(i.Lock), Tags: Tags(string(i.Tags)), Template: bool(i.Template), Memory: int64(i.MaxMem), CPUs: int(i.MaxCPU), Disk: int64(i.MaxDisk)}
 			if v.Name == "VM "+strconv.Itoa(v.ID) {
 				v.Name = "" // how PVE shows a VM whose configuration has no name
 			}

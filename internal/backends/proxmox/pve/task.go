@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,6 +94,11 @@ const (
 // means that the task cannot be watched, and it runs on. An empty id is a task that is
 // over.
 func (c *Client) Follow(ctx context.Context, id UPID) (Outcome, error) {
+	return c.FollowEach(ctx, id, func() {})
+}
+
+// FollowEach is Follow that calls each after every look at a task that still runs.
+func (c *Client) FollowEach(ctx context.Context, id UPID, each func()) (Outcome, error) {
 	if id == "" {
 		return Outcome{Text: "OK"}, nil
 	}
@@ -110,6 +116,7 @@ func (c *Client) Follow(ctx context.Context, id UPID) (Outcome, error) {
 			return c.ended(ctx, id, word)
 		default:
 			blips = 0
+			each()
 		}
 		select {
 		case <-ctx.Done():
@@ -148,8 +155,32 @@ func (c *Client) ended(ctx context.Context, id UPID, word string) (Outcome, erro
 	return o, &TaskError{UPID: id, Outcome: o}
 }
 
-// TaskLog returns the last lines of a task's log, without those that only count progress.
+// TaskLog returns the lines of a task's log, without those that only count progress.
 func (c *Client) TaskLog(ctx context.Context, id UPID) ([]string, error) {
+	lines, err := c.taskLog(ctx, id)
+	return slices.DeleteFunc(lines, func(l string) bool { return strings.HasPrefix(l, transferred) }), err
+}
+
+// transferred begins a line that counts progress: "transferred 42.7 MiB of 1.0 GiB (4.17%)".
+const transferred = "transferred "
+
+// TaskPercent is how far a task that copies a disk says that it is; 0 where it does not.
+func (c *Client) TaskPercent(ctx context.Context, id UPID) (int, error) {
+	lines, err := c.taskLog(ctx, id)
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !strings.HasPrefix(lines[i], transferred) {
+			continue
+		}
+		_, rest, _ := strings.Cut(lines[i], "(")
+		number, _, ok := strings.Cut(rest, "%)")
+		if f, bad := strconv.ParseFloat(number, 64); ok && bad == nil {
+			return min(max(int(f), 0), 100), err
+		}
+	}
+	return 0, err
+}
+
+func (c *Client) taskLog(ctx context.Context, id UPID) ([]string, error) {
 	// The log is read from its start, and has a line for each per cent.
 	const most = 500
 	var items []struct{ T text }
@@ -160,7 +191,7 @@ func (c *Client) TaskLog(ctx context.Context, id UPID) ([]string, error) {
 	var out []string
 	for _, i := range items {
 		line := strings.TrimSpace(string(i.T))
-		if line == "" || strings.HasPrefix(line, "transferred ") {
+		if line == "" {
 			continue
 		}
 		if len(line) > 300 {
