@@ -10,8 +10,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Leader writes under one fence. Its methods are called by one goroutine at a time, so
-// that one batch is in flight: with replicas, parallel fenced writes refuse each other.
+// Leader writes under one fence. Commit is called by one goroutine at a time, so that one
+// batch is in flight: with replicas, parallel fenced writes to one stream refuse each other.
+// So is CommitBucket for one bucket. The other methods may be called beside them.
 type Leader struct {
 	fleet   *Fleet
 	term    uint64
@@ -215,46 +216,54 @@ func (l *Leader) gone(ctx context.Context, stream string) (bool, error) {
 	return errors.Is(err, jetstream.ErrStreamNotFound), err
 }
 
-// Retire removes a tombstone and then the state of its uid, each by its exact sequence; a
-// newer message on either subject is left alone. It checks the fence first. One that is
-// gone already, or has no sequence, counts as removed.
+// Retire removes a tombstone and then the state of its uid, each by its exact sequence and
+// where it is on its subject; a newer message on either subject is left alone, and so is
+// another one that has the sequence (a server that lost its last messages gives their
+// sequences out again). It checks the fence first. One that is gone already, or has no
+// sequence, counts as removed. It may be called beside Commit.
 func (l *Leader) Retire(ctx context.Context, assign, state Msg) error {
 	if err := l.lead(ctx); err != nil {
 		return err
 	}
-	if err := l.remove(ctx, l.fleet.names.Assignments(), assign.Seq); err != nil {
+	if err := l.remove(ctx, l.fleet.names.Assignments(), assign); err != nil {
 		return err
 	}
-	return l.remove(ctx, l.fleet.names.States(), state.Seq)
+	return l.remove(ctx, l.fleet.names.States(), state)
 }
 
-// ForgetLedger removes a ledger entry by its exact sequence.
+// ForgetLedger is Retire for a ledger entry.
 func (l *Leader) ForgetLedger(ctx context.Context, entry Msg) error {
 	if err := l.lead(ctx); err != nil {
 		return err
 	}
-	return l.remove(ctx, l.fleet.names.Assignments(), entry.Seq)
+	return l.remove(ctx, l.fleet.names.Assignments(), entry)
 }
 
-// remove deletes the message at exactly that sequence.
-func (l *Leader) remove(ctx context.Context, stream string, seq uint64) error {
-	if seq == 0 {
+// remove deletes the message that has exactly that sequence and subject.
+func (l *Leader) remove(ctx context.Context, stream string, m Msg) error {
+	if m.Seq == 0 {
 		return nil
 	}
 	ctx, cancel := attempt(ctx)
 	defer cancel()
 	s, err := l.fleet.js.Stream(ctx, stream)
 	if err != nil {
-		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)
+		return fmt.Errorf("remove message %d of %s: %w", m.Seq, stream, err)
 	}
-	err = s.DeleteMsg(ctx, seq)
+	now, err := s.GetMsg(ctx, m.Seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && now.Subject != m.Subject {
+		return nil
+	}
+	if err == nil {
+		err = s.DeleteMsg(ctx, m.Seq)
+	}
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // also where it is gone already; the code is lost
-		if _, getErr := s.GetMsg(ctx, seq); errors.Is(getErr, jetstream.ErrMsgNotFound) {
+		if _, getErr := s.GetMsg(ctx, m.Seq); errors.Is(getErr, jetstream.ErrMsgNotFound) {
 			return nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("remove message %d of %s: %w", seq, stream, err)
+		return fmt.Errorf("remove message %d of %s: %w", m.Seq, stream, err)
 	}
 	return nil
 }

@@ -271,6 +271,12 @@ func TestRetireRemovesExactlyWhatWasSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	entry := bustest.Follow(t, f, n.Assignments(), n.AllLedger()).Next()
+	if err := l.ForgetLedger(ctx, bus.Msg{Subject: n.Ledger("proxy", "p2"), Seq: entry.Seq}); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, js, n.Assignments()); got != 2 {
+		t.Errorf("%d messages: another one was removed because it has the sequence", got)
+	}
 	if err := l.ForgetLedger(ctx, entry); err != nil {
 		t.Fatal(err)
 	}

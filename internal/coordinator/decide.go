@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -53,11 +52,11 @@ type decider struct {
 	inventory *inventory
 	crier     *crier
 	chores    *chores
+	tidier    *tidier
 	log       *slog.Logger
 	metrics   *Metrics
 	leads     func()
 
-	tidy   []core.Command // Retire and ForgetLedger that wait until nothing else is to be done
 	awaits []*await
 }
 
@@ -70,22 +69,17 @@ func (d *decider) run(ctx context.Context) error {
 		if err := d.step(ctx, ins); err != nil {
 			return err
 		}
-		if err := d.tidyOne(ctx); err != nil {
-			return err
-		}
 	}
 }
 
-// next waits for an input, unless there is tidying to do, and takes what has come with it.
+// next waits for an input, and takes what has come with it.
 func (d *decider) next(ctx context.Context) ([]input, error) {
 	var ins []input
-	if len(d.tidy) == 0 {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case in := <-d.inputs:
-			ins = append(ins, in)
-		}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case in := <-d.inputs:
+		ins = append(ins, in)
 	}
 	for len(ins) < maxInputs {
 		select {
@@ -101,9 +95,6 @@ func (d *decider) next(ctx context.Context) ([]input, error) {
 }
 
 func (d *decider) step(ctx context.Context, ins []input) error {
-	if len(ins) == 0 {
-		return nil
-	}
 	in := core.Input{Now: time.Now().UTC()}
 	_, _ = rand.Read(in.Seed[:]) // never fails, see crypto/rand
 	for _, i := range ins {
@@ -222,39 +213,13 @@ func (d *decider) dispatch(c core.Command) {
 	case core.Say:
 		d.crier.say(c)
 	case core.Retire, core.ForgetLedger:
-		d.tidy = append(d.tidy, c)
+		d.tidier.add(c)
 	case core.Alarm:
 		d.metrics.alarms.WithLabelValues(c.Reason).Inc()
 		d.log.Error(c.Message, "alarm", c.Reason)
 	default:
 		d.chores.add(c)
 	}
-}
-
-// tidyOne removes one thing that is not needed any more. One that fails is tried again by
-// the next leader at the latest, since it is still there then.
-func (d *decider) tidyOne(ctx context.Context) error {
-	if len(d.tidy) == 0 {
-		return nil
-	}
-	c := d.tidy[0]
-	d.tidy = d.tidy[1:]
-	var err error
-	switch c := c.(type) {
-	case core.Retire:
-		err = d.leader.Retire(ctx, c.Assign, c.State)
-	case core.ForgetLedger:
-		err = d.leader.ForgetLedger(ctx, c.Entry)
-	}
-	if errors.Is(err, bus.ErrFenced) {
-		return err
-	}
-	if err != nil && ctx.Err() == nil {
-		d.log.Warn("could not be tidied up; it is tried again", "what", fmt.Sprintf("%T", c), "err", err)
-		sleep(ctx, 100*time.Millisecond)
-		d.tidy = append(d.tidy, c)
-	}
-	return nil
 }
 
 // answer replies to those who wait for a verdict that has come.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/oklog/run"
 
 	"proxyfleet/internal/bus"
@@ -35,9 +36,10 @@ func (c *Coordinator) term(ctx context.Context, lease *bus.Lease) error {
 	inv := newInventory(c.fleet.Names(), leader, c.js, c.cfg.Audit, log, c.metrics)
 	cry := newCrier(c.fleet, log, c.metrics)
 	cho := newChores(c.fleet, send, log)
+	tidy := newTidier(leader, log)
 	dec := &decider{
 		model: core.New(c.coreConfig()), leader: leader, inputs: inputs, streams: len(c.followed()),
-		inventory: inv, crier: cry, chores: cho, log: log, metrics: c.metrics,
+		inventory: inv, crier: cry, chores: cho, tidier: tidy, log: log, metrics: c.metrics,
 		leads: func() { c.setRole(Leading) },
 	}
 	api := newAPI(c, inv, send, log)
@@ -70,6 +72,10 @@ func (c *Coordinator) term(ctx context.Context, lease *bus.Lease) error {
 	add("inventory", inv.run)
 	add("events", cry.run)
 	add("chores", cho.run)
+	add("tidier", tidy.run)
+	add("reconnects", func(ctx context.Context) error {
+		return c.reconnects(ctx, tidy.again)
+	})
 	add("api", api.run)
 	err = g.Run()
 	if err == nil && outer.Err() == nil {
@@ -104,6 +110,23 @@ func (c *Coordinator) renew(ctx context.Context, lease *bus.Lease) error {
 			return err
 		} else if err != nil && ctx.Err() == nil {
 			c.log.Warn("the lease could not be renewed; trying again", "err", err)
+		}
+	}
+}
+
+// reconnects calls f after each reconnect.
+func (c *Coordinator) reconnects(ctx context.Context, f func()) error {
+	connected := c.nc.StatusChanged(nats.CONNECTED)
+	defer c.nc.RemoveStatusListener(connected)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case _, ok := <-connected:
+			if !ok {
+				return nats.ErrConnectionClosed
+			}
+			f()
 		}
 	}
 }
