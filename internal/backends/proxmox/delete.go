@@ -3,7 +3,6 @@ package proxmox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +50,9 @@ func (b *Backend) removeVM(ctx context.Context, ref backends.Ref) error {
 			return backends.Errorf(backends.ErrConflict, "delete VM", "%s is protected: somebody wants to keep it; switch its protection off first, nothing was removed", f)
 		}
 		if f, err = b.off(ctx, f); err != nil {
+			return err
+		}
+		if err := b.removeStraySeeds(ctx, f); err != nil {
 			return err
 		}
 		if err := b.destroy(ctx, f); err != nil {
@@ -149,111 +151,4 @@ func (b *Backend) removeVolume(ctx context.Context, node, storage, volume string
 		return nil
 	}
 	return err
-}
-
-// abandonClone ends a clone that runs; PVE removes what it has made then.
-func (b *Backend) abandonClone(ctx context.Context, ref backends.Ref, c *cloning) error {
-	task := c.record.Task
-	if task == "" {
-		var err error
-		if task, err = b.cloneTo(ctx, c.vm.ID); err != nil {
-			return err
-		}
-	}
-	if task != "" {
-		if err := backends.Step(ctx, "clone.stop"); err != nil {
-			return err
-		}
-		if err := b.api.StopTask(ctx, task); err != nil {
-			return classify("stop clone", err, "the clone to VM %d cannot be stopped", c.vm.ID)
-		}
-		if _, err := b.api.Follow(ctx, task); err != nil {
-			var failed *pve.TaskError
-			if !errors.As(err, &failed) && !pve.IsNoTask(err) {
-				return classify("stop clone", err, "the clone to VM %d was stopped and cannot be followed", c.vm.ID)
-			}
-		}
-		c.record.Task = ""
-	}
-	return b.awaitClone(ctx, ref, &cloning{vm: c.vm, record: c.record}, func(backends.Progress) {})
-}
-
-// cloneTo finds the running clone to a VMID by what its log says first; empty: none shows.
-func (b *Backend) cloneTo(ctx context.Context, vmid int) (pve.UPID, error) {
-	tasks, err := b.ownClones(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, t := range tasks {
-		lines, err := b.api.TaskLog(ctx, t)
-		if err != nil {
-			continue // its lock is waited for instead
-		}
-		for _, l := range lines {
-			if strings.HasPrefix(l, "creating a clone of VM ") && strings.HasSuffix(l, fmt.Sprintf(" with ID %d", vmid)) {
-				return t, nil
-			}
-		}
-	}
-	return "", nil
-}
-
-// removeSeeds removes every seed of a uid, on every node.
-func (b *Backend) removeSeeds(ctx context.Context, ref backends.Ref) error {
-	snap, err := b.inv.recent(ctx, recentEnough)
-	if err != nil {
-		return classify("list resources", err, "the cluster's storages cannot be listed")
-	}
-	seeds, unread := b.seeds(ctx, snap)
-	for _, s := range seeds {
-		if s.mark.UID != ref.UID {
-			continue
-		}
-		if err := b.notInUse(ctx, s); err != nil {
-			return err
-		}
-		if err := backends.Step(ctx, "seed.delete"); err != nil {
-			return err
-		}
-		if err := b.removeVolume(ctx, s.node, s.storage, s.volume.ID); err != nil {
-			return classify("delete seed", err, "the seed %s of proxy %s on node %s cannot be removed", s.volume.ID, ref.Proxy, s.node)
-		}
-	}
-	if len(unread) > 0 {
-		u := unread[0]
-		return backends.Wrap(backends.Class(u.Err), "delete seed", u.Err, "%s: whether one of proxy %s is left there is not known", u.What, ref.Proxy)
-	}
-	return nil
-}
-
-// notInUse refuses to remove a seed that a VM has in its drive, which PVE would do without
-// a word: somebody may have cloned the proxy's VM. Only a copy of one of ours can have it,
-// and copies keep our tag.
-func (b *Backend) notInUse(ctx context.Context, s placed) error {
-	snap, err := b.inv.fresh(ctx)
-	if err != nil {
-		return classify("list resources", err, "the cluster's VMs cannot be listed")
-	}
-	for _, vm := range snap.VMs {
-		if vm.Type != "qemu" || !b.looksOurs(vm) && !slices.Contains(vm.Tags, b.ownerTag) {
-			continue
-		}
-		e, ok := b.marks.get(vm, time.Now())
-		if !ok {
-			now, conf, err := b.configOf(ctx, vm)
-			if errors.Is(err, errAbsent) {
-				continue
-			}
-			if err != nil {
-				return classify("delete seed", err, "whether VM %d has the seed of proxy %s in its drive is not known", vm.ID, s.mark.Proxy)
-			}
-			e = b.marks.put(now, conf, time.Now())
-		}
-		if slices.Contains(e.cds, s.volume.ID) {
-			return backends.Errorf(backends.ErrConflict, "delete seed",
-				"the seed %s of proxy %s is in the drive of VM %d (%s) on node %s, which is not the proxy's; take it out there first",
-				s.volume.ID, s.mark.Proxy, vm.ID, e.name, vm.Node)
-		}
-	}
-	return nil
 }

@@ -101,7 +101,24 @@ func (b *Backend) locateIn(ctx context.Context, snap *snapshot, ref backends.Ref
 			return found{}, &cloning{vm: *nameless}
 		}
 	}
+	if err := b.maySee(ctx, vmid(ref.UID, 0, b.conf.VMIDRange)); err != nil {
+		return found{}, err
+	}
 	return found{}, errAbsent
+}
+
+// maySee makes sure that a VM which is not listed is not there: of what a token may not
+// audit PVE lists nothing, and says nothing.
+func (b *Backend) maySee(ctx context.Context, id int) error {
+	path := fmt.Sprintf("/vms/%d", id)
+	may, err := b.api.Permissions(ctx, path)
+	if err != nil {
+		return classify("read permissions", err, "whether the token may see VM %d is not known", id)
+	}
+	if !may["VM.Audit"] {
+		return backends.Errorf(backends.ErrHostFault, "find VM", "the token lacks VM.Audit on %s: what VMs there are cannot be seen", path)
+	}
+	return nil
 }
 
 // candidates are the VMs that may be ref's: by name, by the VMIDs that follow from the uid,

@@ -1,11 +1,10 @@
 package proxmox
 
 import (
-	"context"
-	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/proxmox/pvefake"
@@ -174,104 +173,6 @@ func TestAProtectedVMIsKept(t *testing.T) {
 	r.mustDelete(req.Ref)
 }
 
-// left starts an Ensure whose clone takes so long (of the nodes' time), and leaves it as a
-// killed agent does.
-func (r *rig) left(req backends.Request, takes time.Duration) {
-	r.Helper()
-	r.c.SetTaskDuration("qmclone", takes)
-	ctx, cancel := context.WithCancel(r.ctx())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_, _ = r.b.Ensure(ctx, req, nil)
-	}()
-	r.wait("the clone runs", func() bool { return r.running("qmclone") > 0 })
-	r.wait("its task is on record", func() bool { rec, ok, _ := r.b.records.get(req.UID); return ok && rec.Task != "" })
-	cancel()
-	<-ended
-	r.b = r.open()
-}
-
-func TestACloneUnderWayIsFollowedByTheNextAgent(t *testing.T) {
-	for name, lost := range map[string]bool{"with its record": false, "whose record was lost": true} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, pvefake.Options{})
-			req := r.request()
-			r.left(req, 200*time.Second)
-			if lost {
-				if err := os.RemoveAll(stateDir(r.host, r.owner)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			i, err := r.b.Get(r.ctx(), req.Ref)
-			l := r.list(r.b)
-			if lost {
-				r.expect(err, backends.ErrTransient, "being cloned")
-				if len(l.Unread) != 1 || len(l.Instances) != 0 {
-					t.Errorf("got %+v, want it among the unread", l)
-				}
-			} else {
-				if err != nil || i.Status != backends.StatusBroken || i.Reason != "Cloning" || i.Mark.UID != req.UID {
-					t.Errorf("got %+v, %v", i, err)
-				}
-				if len(l.Unread) != 0 || len(l.Instances) != 1 || l.Instances[0].Reason != "Cloning" {
-					t.Errorf("got %+v, want it as an instance", l)
-				}
-			}
-			r.mustEnsure(req)
-			if n := r.c.Count("POST", "/nodes/{node}/qemu/{vmid}/clone"); n != 1 {
-				t.Errorf("%d clones were asked for, want one", n)
-			}
-			r.mustDelete(req.Ref)
-		})
-	}
-}
-
-func TestACloneUnderWayIsStoppedByADelete(t *testing.T) {
-	for name, lost := range map[string]bool{"with its record": false, "whose record was lost": true} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, pvefake.Options{})
-			req, other := r.request(), r.request()
-			r.left(other, time.Hour)
-			r.left(req, time.Hour)
-			if lost {
-				if err := os.RemoveAll(stateDir(r.host, r.owner)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			r.mustDelete(req.Ref)
-			if n := r.running("qmclone"); n != 1 {
-				t.Errorf("%d clones run, want the other one", n)
-			}
-		})
-	}
-}
-
-func TestAStrandedCloneIsSaidWithWhatToDo(t *testing.T) {
-	r := newRig(t, pvefake.Options{})
-	req := r.request()
-	r.left(req, time.Hour)
-	rec, _, _ := r.b.records.get(req.UID)
-	// The node lost power: no task is left, and the VM is as the clone had it.
-	if err := r.b.api.StopTask(r.ctx(), rec.Task); err != nil {
-		t.Fatal(err)
-	}
-	r.wait("the clone has ended", func() bool { return r.running("qmclone") == 0 })
-	r.c.ForgetTask(string(rec.Task))
-	r.c.SetTaskDuration("qmclone", time.Second)
-	conf := map[string]string{"name": "", "net0": "", "agent": "", "lock": "clone", "description": " qmclone temporary file"}
-	r.c.AddVM(pvefake.VMSpec{ID: rec.VMID, Disk: "none", Config: conf})
-	_, err := r.ensure(req)
-	r.expect(err, backends.ErrTransient, "qm unlock", "no longer runs")
-	r.expect(r.b.Delete(r.ctx(), req.Ref), backends.ErrTransient, "qm unlock")
-	if l := r.list(r.b); len(l.Instances) != 1 || l.Instances[0].Reason != "Cloning" {
-		t.Errorf("got %+v", l)
-	}
-	r.c.RemoveVM(rec.VMID)
-	r.mustEnsure(req)
-	r.mustDelete(req.Ref)
-}
-
 func TestSeedsAreFoundOnEveryNodeAndThoseOfOthersStay(t *testing.T) {
 	r := newRig(t, pvefake.Options{}, func(c *Config, hc *backends.HostConfig) {
 		c.SeedStorage = "local"
@@ -305,4 +206,35 @@ func TestSeedsAreFoundOnEveryNodeAndThoseOfOthersStay(t *testing.T) {
 			t.Errorf("%s is gone", v)
 		}
 	}
+}
+
+func TestWhatATokenMayNotSeeIsNotGone(t *testing.T) {
+	r := newRig(t, pvefake.Options{})
+	req := r.request()
+	_, vm := r.mustEnsure(req)
+	all := pvefake.MinimalPrivileges(r.c.Version())[0].Privileges
+	r.c.SetGrants("proxyfleet@pve", pvefake.Grant{Path: "/", Privileges: slices.DeleteFunc(slices.Clone(all), func(p string) bool { return p == "VM.Audit" })})
+	_, err := r.b.Get(r.ctx(), req.Ref)
+	r.expect(err, backends.ErrHostFault, "VM.Audit")
+	_, err = r.ensure(req)
+	r.expect(err, backends.ErrHostFault, "VM.Audit")
+	r.expect(r.b.Delete(r.ctx(), req.Ref), backends.ErrHostFault, "VM.Audit")
+	if l := r.list(r.b); len(l.Unread) == 0 || len(l.Leftovers) != 0 {
+		t.Errorf("got %+v, want that it says that it does not see", l)
+	}
+	r.c.SetGrants("proxyfleet@pve", pvefake.MinimalPrivileges(r.c.Version())...)
+	if i, err := r.b.Get(r.ctx(), req.Ref); err != nil || !strings.HasPrefix(i.ID, strconv.Itoa(vm.ID)+"/") {
+		t.Errorf("got %+v, %v", i, err)
+	}
+	r.mustDelete(req.Ref)
+}
+
+func TestASeedOnTheStorageOfBeforeIsRemovedWithItsVM(t *testing.T) {
+	r := newRig(t, pvefake.Options{}, func(c *Config, _ *backends.HostConfig) { c.SeedStorage = "local" })
+	req := r.request()
+	r.mustEnsure(req)
+	r.conf.SeedStorage = "shared"
+	r.b = r.open()
+	r.mustEnsure(req)
+	r.mustDelete(req.Ref)
 }

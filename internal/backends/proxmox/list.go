@@ -17,7 +17,8 @@ import (
 const readers = 8
 
 // List implements [backends.Backend]. It makes one request for the whole cluster, one for
-// each place of seeds, and one for each VM of ours whose mark is not remembered. Power is
+// the token's rights, one for each place of seeds, and one for each VM of ours whose mark is
+// not remembered. Power is
 // as the cluster's listing has it, some ten seconds late; addresses are not read.
 func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 	snap, err := b.inv.fresh(ctx)
@@ -31,6 +32,10 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 	l := listing{b: b, snap: snap, now: time.Now(), uids: map[string]bool{}, recs: map[int]record{}}
 	for _, r := range recs {
 		l.recs[r.VMID] = r
+	}
+	if err := b.maySee(ctx, b.conf.VMIDRange.Min); err != nil {
+		l.blind = true
+		l.out.Unread = append(l.out.Unread, backends.Unread{What: "VMs", Err: err})
 	}
 	l.instances(ctx)
 	seeds, unread := b.seeds(ctx, snap)
@@ -49,6 +54,8 @@ type listing struct {
 	snap *snapshot
 	now  time.Time
 	recs map[int]record // by VMID
+	// blind says that VMs which are not listed may be there all the same.
+	blind bool
 
 	mu   sync.Mutex // guards the fields that follow
 	out  backends.Listing
@@ -164,7 +171,7 @@ func (l *listing) leftovers(seeds []placed) {
 
 // hasVM reports whether a uid has a VM, or may have one.
 func (l *listing) hasVM(uid string) bool {
-	if l.uids[uid] {
+	if l.blind || l.uids[uid] {
 		return true
 	}
 	for _, vm := range l.dark {

@@ -35,14 +35,15 @@ func TestAListingOf200VMsAsksLittle(t *testing.T) {
 		}
 	}
 	var first backends.Listing
-	// The cluster, the seeds on the shared storage, and one for each of ours.
-	count("the first listing", 2+200, func() { first = r.list(r.b) })
+	// The cluster, the token's rights, the seeds on the shared storage, and one for each of
+	// ours.
+	count("the first listing", 3+200, func() { first = r.list(r.b) })
 	if len(first.Instances) != 200 || len(first.Leftovers) != 0 || len(first.Unread) != 0 {
 		t.Errorf("got %d instances, %d left over, %d unread", len(first.Instances), len(first.Leftovers), len(first.Unread))
 	}
-	count("the next listing", 2, func() { r.list(r.b) })
+	count("the next listing", 3, func() { r.list(r.b) })
 	r.c.MoveVM(100000, "pve2")
-	count("a listing after a migration", 3, func() { r.list(r.b) })
+	count("a listing after a migration", 4, func() { r.list(r.b) })
 	count("a get", 4, func() {
 		if _, err := r.b.Get(r.ctx(), backends.Ref{Proxy: first.Instances[7].Mark.Proxy, UID: first.Instances[7].Mark.UID}); err != nil {
 			t.Error(err)

@@ -99,8 +99,10 @@ func New(conf Config) (*Client, error) {
 		Transport: &http.Transport{
 			DialTLSContext:      c.dialTLS, // HTTP/1.1 only, as pveproxy speaks
 			MaxIdleConnsPerHost: 8,
-			IdleConnTimeout:     30 * time.Second, // pveproxy's keep-alive is no longer
-			MaxConnsPerHost:     16,
+			// pveproxy drops idle connections after some seconds; what changes something must
+			// not be written to one that is about to be dropped.
+			IdleConnTimeout: 4 * time.Second,
+			MaxConnsPerHost: 16,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

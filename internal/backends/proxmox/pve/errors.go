@@ -115,11 +115,6 @@ func IsAgentAbsent(err error) bool { return says(err, 500, "QEMU guest agent is 
 // IsAgentOff reports a VM that was started without a channel for its guest agent.
 func IsAgentOff(err error) bool { return says(err, 500, "No QEMU guest agent configured") }
 
-// IsNotRunning reports a call that needs a VM that runs.
-func IsNotRunning(err error) bool {
-	return says(err, 500, "is not running") && !IsAgentAbsent(err) || says(err, 500, " not running") && !IsAgentAbsent(err)
-}
-
 // IsNoNode reports a node's name that the server cannot resolve, or does not know.
 func IsNoNode(err error) bool {
 	return says(err, 500, "hostname lookup '") || says(err, 500, "no such cluster node")
