@@ -224,7 +224,14 @@ func TestALostRecordOfNothingIsCompleteOnceTheConsumerBeginsAnew(t *testing.T) {
 		}
 	}
 	stone := assignments.Newest(r.fleet.Names().Assign(host, a.Proxy, a.UID), containing("absent"))
-	if err := r.leader.Retire(bustest.Context(t), stone, r.states.Newest(r.fleet.Names().StateProxy(host, a.Proxy, a.UID), containing("Gone"))); err != nil {
+	r.states.Newest(r.fleet.Names().StateProxy(host, a.Proxy, a.UID), containing("Gone"))
+	// Removed by its sequence, so that the consumer has nothing to deliver at all.
+	_, js := r.server.Connect("test")
+	stream, err := js.Stream(bustest.Context(t), r.fleet.Names().Assignments())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(bustest.Context(t), stone.Seq); err != nil {
 		t.Fatal(err)
 	}
 	r.kill()

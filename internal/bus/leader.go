@@ -216,54 +216,39 @@ func (l *Leader) gone(ctx context.Context, stream string) (bool, error) {
 	return errors.Is(err, jetstream.ErrStreamNotFound), err
 }
 
-// Retire removes a tombstone and then the state of its uid, each by its exact sequence and
-// where it is on its subject; a newer message on either subject is left alone, and so is
-// another one that has the sequence (a server that lost its last messages gives their
-// sequences out again). It checks the fence first. One that is gone already, or has no
-// sequence, counts as removed. It may be called beside Commit.
-func (l *Leader) Retire(ctx context.Context, assign, state Msg) error {
-	if err := l.lead(ctx); err != nil {
-		return err
-	}
-	if err := l.remove(ctx, l.fleet.names.Assignments(), assign); err != nil {
-		return err
-	}
-	return l.remove(ctx, l.fleet.names.States(), state)
+// Removal is a write that ends what is stored on a subject: a message without a body that
+// goes by itself after a minute. Readers ignore it, as every message without a body.
+//
+// Messages are not removed by their sequence, because a removal of the newest brings an
+// older one back when the server is killed: the older one was only replaced, which is on
+// disk nowhere, and of two messages the one that is not marked as removed is the last (seen
+// on nats-server 2.15.3, with sync_interval always). A proxy that is gone would have its
+// assignment again. Of what comes back in spite of this (when the server is killed soon
+// after the minute) the newest is the document that the removal replaced, a tombstone.
+func Removal(subject string) Write {
+	return Write{Subject: subject, Header: nats.Header{jetstream.MsgTTLHeader: {removalTTL.String()}}}
 }
 
-// ForgetLedger is Retire for a ledger entry.
-func (l *Leader) ForgetLedger(ctx context.Context, entry Msg) error {
-	if err := l.lead(ctx); err != nil {
-		return err
-	}
-	return l.remove(ctx, l.fleet.names.Assignments(), entry)
-}
-
-// remove deletes the message that has exactly that sequence and subject.
-func (l *Leader) remove(ctx context.Context, stream string, m Msg) error {
-	if m.Seq == 0 {
+// RemoveState is a [Removal] of a state, unless there is a newer one on its subject. It
+// checks the fence first, and may be called beside Commit. One that has no sequence counts
+// as removed.
+func (l *Leader) RemoveState(ctx context.Context, state Msg) error {
+	if state.Seq == 0 {
 		return nil
+	}
+	if err := l.lead(ctx); err != nil {
+		return err
 	}
 	ctx, cancel := attempt(ctx)
 	defer cancel()
-	s, err := l.fleet.js.Stream(ctx, stream)
-	if err != nil {
-		return fmt.Errorf("remove message %d of %s: %w", m.Seq, stream, err)
-	}
-	now, err := s.GetMsg(ctx, m.Seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && now.Subject != m.Subject {
-		return nil
-	}
-	if err == nil {
-		err = s.DeleteMsg(ctx, m.Seq)
-	}
-	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) { // also where it is gone already; the code is lost
-		if _, getErr := s.GetMsg(ctx, m.Seq); errors.Is(getErr, jetstream.ErrMsgNotFound) {
-			return nil
-		}
+	w := Removal(state.Subject)
+	_, err := l.fleet.js.PublishMsg(ctx, &nats.Msg{Subject: w.Subject, Header: w.Header},
+		jetstream.WithExpectStream(l.fleet.names.States()), jetstream.WithExpectLastSequencePerSubject(state.Seq))
+	if judge(err) == wrongSeq {
+		return nil // replaced, or removed already
 	}
 	if err != nil {
-		return fmt.Errorf("remove message %d of %s: %w", m.Seq, stream, err)
+		return fmt.Errorf("remove state %s: %w", state.Subject, err)
 	}
 	return nil
 }

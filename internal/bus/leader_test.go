@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -93,11 +94,8 @@ func TestALeaderThatWasReplacedWritesNothing(t *testing.T) {
 	if err := newer.Commit(t.Context(), []bus.Write{ledger(n, "p1")}); err != nil {
 		t.Error(err)
 	}
-	if err := old.Retire(t.Context(), bus.Msg{Seq: 2}, bus.Msg{}); !errors.Is(err, bus.ErrFenced) {
-		t.Errorf("retire: got %v, want ErrFenced", err)
-	}
-	if err := old.ForgetLedger(t.Context(), bus.Msg{Seq: 2}); !errors.Is(err, bus.ErrFenced) {
-		t.Errorf("forget: got %v, want ErrFenced", err)
+	if err := old.RemoveState(t.Context(), bus.Msg{Subject: n.StateProxy("h1", "p1", "u"), Seq: 1}); !errors.Is(err, bus.ErrFenced) {
+		t.Errorf("remove a state: got %v, want ErrFenced", err)
 	}
 }
 
@@ -231,56 +229,75 @@ func TestOfTwoTakeoversAtOnceTheLaterOneLeads(t *testing.T) {
 	}
 }
 
-func TestRetireRemovesExactlyWhatWasSeen(t *testing.T) {
+func TestAStateIsRemovedUnlessThereIsANewerOne(t *testing.T) {
 	s, f := bustest.Fleet(t)
 	_, js := s.Connect("test")
 	l := bustest.Lead(t, f, "a")
-	n := f.Names()
 	ctx := bustest.Context(t)
-	uid := bus.NewULID()
-	tombstone := bus.Write{Subject: n.Assign("h1", "p1", uid), Data: bus.Encode(bus.Assignment{Proxy: "p1", UID: uid, Desired: bus.DesiredAbsent})}
-	if err := l.Commit(ctx, []bus.Write{tombstone}); err != nil {
-		t.Fatal(err)
+	subject := f.Names().StateProxy("h1", "p1", bus.NewULID())
+	states := bustest.Follow(t, f, f.Names().States(), "")
+	put := func(doc string) bus.Msg {
+		t.Helper()
+		if _, err := js.Publish(ctx, subject, []byte(doc)); err != nil {
+			t.Fatal(err)
+		}
+		return states.Next()
 	}
-	if _, err := js.Publish(ctx, n.StateProxy("h1", "p1", uid), []byte(`{"phase":"Gone"}`)); err != nil {
-		t.Fatal(err)
+	old := put(`{"phase":"Gone"}`)
+	newer := put(`{"phase":"Gone","counter":2}`)
+	for _, c := range []struct {
+		what   string
+		remove bus.Msg
+		left   string
+	}{
+		{"replaced", old, string(newer.Data)},
+		{"the newest", newer, ""},
+		{"removed already", newer, ""},
+	} {
+		if err := l.RemoveState(ctx, c.remove); err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		st, err := js.Stream(ctx, f.Names().States())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := st.GetLastMsgForSubject(ctx, subject)
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		if string(m.Data) != c.left {
+			t.Errorf("%s: %q is left, want %q", c.what, m.Data, c.left)
+		}
+		if c.left == "" && m.Header.Get("Nats-TTL") == "" {
+			t.Errorf("%s: the removal stays for ever", c.what)
+		}
 	}
-	assign := bustest.Follow(t, f, n.Assignments(), n.AllAssign()).Next()
-	state := bustest.Follow(t, f, n.States(), "").Next()
+}
 
-	// A newer state arrives meanwhile: it stays.
-	if _, err := js.Publish(ctx, n.StateProxy("h1", "p1", uid), []byte(`{"phase":"Gone","counter":2}`)); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time there is nothing left to do
-		if err := l.Retire(ctx, assign, state); err != nil {
+// TestWhatWasRemovedDoesNotComeBackWhenTheServerIsKilled starts a server from what another
+// one has on disk while it runs, which is what a killed one leaves.
+func TestWhatWasRemovedDoesNotComeBackWhenTheServerIsKilled(t *testing.T) {
+	s := bustest.StartWith(t, bus.ServerConfig{SyncAlways: true})
+	s.Bootstrap()
+	f := s.Open("test")
+	l := bustest.Lead(t, f, "a")
+	ctx := bustest.Context(t)
+	subject := f.Names().Assign("h1", "p1", bus.NewULID())
+	for _, w := range []bus.Write{{Subject: subject, Data: []byte("running")}, {Subject: subject, Data: []byte("tombstone")}, bus.Removal(subject)} {
+		if err := l.Commit(ctx, []bus.Write{w}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := stored(t, js, n.States()); got != 1 {
-		t.Errorf("%d states, want the newer one", got)
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(s.StoreDir())); err != nil {
+		t.Fatal(err)
 	}
-	a, err := js.Stream(ctx, n.Assignments())
+	_, js := bustest.StartWith(t, bus.ServerConfig{StoreDir: left}).Connect("test")
+	st, err := js.Stream(ctx, f.Names().Assignments())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.GetLastMsgForSubject(ctx, tombstone.Subject); !errors.Is(err, jetstream.ErrMsgNotFound) {
-		t.Errorf("tombstone: got %v, want none", err)
-	}
-	if err := l.Commit(ctx, []bus.Write{ledger(n, "p1")}); err != nil {
-		t.Fatal(err)
-	}
-	entry := bustest.Follow(t, f, n.Assignments(), n.AllLedger()).Next()
-	if err := l.ForgetLedger(ctx, bus.Msg{Subject: n.Ledger("proxy", "p2"), Seq: entry.Seq}); err != nil {
-		t.Fatal(err)
-	}
-	if got := stored(t, js, n.Assignments()); got != 2 {
-		t.Errorf("%d messages: another one was removed because it has the sequence", got)
-	}
-	if err := l.ForgetLedger(ctx, entry); err != nil {
-		t.Fatal(err)
-	}
-	if got := stored(t, js, n.Assignments()); got != 1 {
-		t.Errorf("%d assignments and entries, want the fence alone", got)
+	if m, err := st.GetLastMsgForSubject(ctx, subject); err != nil || len(m.Data) > 0 {
+		t.Errorf("on the subject is %+v (%v), want the removal", m, err)
 	}
 }

@@ -17,6 +17,8 @@ const (
 	// markerTTL is how long the mark of a purged or expired key stays, so that a view that
 	// was away for less sees the deletion and not only its absence.
 	markerTTL = time.Hour
+	// removalTTL is how long a removal of a message stays; nobody needs it.
+	removalTTL = time.Minute
 	// spareConsumers of the assignments beside one for each host: a few readers without a
 	// durable for each coordinator, and people who look.
 	spareConsumers = 100
@@ -64,6 +66,7 @@ func streamConfigs(names Names, opts BootstrapOptions, inst Installation) []jets
 	assignments.Description = "Assignments and tombstones of hosts, the ledger and the fence; only the leader writes"
 	assignments.Subjects = []string{names.AllAssign(), names.AllLedger(), names.Fence()}
 	assignments.AllowAtomicPublish = true
+	assignments.AllowMsgTTL = true // for removals
 	// A server allows 1,000 consumers of a stream unless it is told otherwise here.
 	assignments.MaxConsumers = opts.MaxHosts + spareConsumers
 
@@ -84,6 +87,7 @@ func streamConfigs(names Names, opts BootstrapOptions, inst Installation) []jets
 	states.Name = names.States()
 	states.Description = "States: what agents see, the newest of each uid and host"
 	states.Subjects = []string{names.AllStates()}
+	states.AllowMsgTTL = true // for removals
 
 	events := last
 	events.Name = names.Events()

@@ -18,8 +18,11 @@ import (
 	"proxyfleet/internal/coordinator/intents"
 )
 
-// input is a core.Event, caughtUp or *await.
+// input is a core.Event, caughtUp, reconnected or *await.
 type input any
+
+// reconnected says that the connection to NATS was lost and is back.
+type reconnected struct{}
 
 // caughtUp says that one follower has read all that was stored.
 type caughtUp struct{}
@@ -53,6 +56,8 @@ type decider struct {
 	crier     *crier
 	chores    *chores
 	tidier    *tidier
+	removals  removals
+	outdated  []bus.Write // removals that follow this step's decisions
 	log       *slog.Logger
 	metrics   *Metrics
 	leads     func()
@@ -103,6 +108,8 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 			if d.streams--; d.streams == 0 {
 				in.Events = append(in.Events, core.CaughtUp{})
 			}
+		case reconnected:
+			d.outdated = append(d.outdated, d.removals.again(in.Now)...)
 		case *await:
 			d.awaits = append(d.awaits, i)
 		case core.Event:
@@ -128,7 +135,9 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 	}
 	d.inventory.wake()
 	d.answer()
-	return nil
+	outdated := d.outdated
+	d.outdated = nil
+	return d.store(ctx, outdated)
 }
 
 // commit stores the decisions at the head of commands, and returns what follows them.
@@ -199,6 +208,7 @@ func (d *decider) store(ctx context.Context, batch []bus.Write) error {
 		d.log.Error("a decision could not be stored; nothing else is decided until it is", "messages", len(batch), "err", err)
 		sleep(ctx, b.NextBackOff())
 	}
+	d.removals.note(batch, time.Now())
 	d.metrics.commit.Observe(time.Since(began).Seconds())
 	d.metrics.batch.Observe(float64(len(batch)))
 	return nil
@@ -212,8 +222,15 @@ func (d *decider) dispatch(c core.Command) {
 		d.inventory.delete(c)
 	case core.Say:
 		d.crier.say(c)
-	case core.Retire, core.ForgetLedger:
-		d.tidier.add(c)
+	case core.Retire:
+		if c.Assign.Seq != 0 {
+			d.outdated = append(d.outdated, bus.Removal(c.Assign.Subject))
+		}
+		if c.State.Seq != 0 {
+			d.tidier.add(c.State)
+		}
+	case core.ForgetLedger:
+		d.outdated = append(d.outdated, bus.Removal(c.Entry.Subject))
 	case core.Alarm:
 		d.metrics.alarms.WithLabelValues(c.Reason).Inc()
 		d.log.Error(c.Message, "alarm", c.Reason)

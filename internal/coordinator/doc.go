@@ -16,7 +16,7 @@
 // A term is one run group. Followers, the beat listener and the tickers only send inputs;
 // [decider] alone owns the model and commits one batch after another; [inventory] alone
 // writes buckets; [crier] alone publishes events; [chores] manage consumers; [tidier] removes
-// messages that have served. Inputs block
+// states that have served. Inputs block
 // their senders while a batch is in flight, so what comes together is decided together; a
 // single input is decided at once.
 package coordinator

@@ -39,7 +39,7 @@ func (c *Coordinator) term(ctx context.Context, lease *bus.Lease) error {
 	tidy := newTidier(leader, log)
 	dec := &decider{
 		model: core.New(c.coreConfig()), leader: leader, inputs: inputs, streams: len(c.followed()),
-		inventory: inv, crier: cry, chores: cho, tidier: tidy, log: log, metrics: c.metrics,
+		inventory: inv, crier: cry, chores: cho, tidier: tidy, removals: removals{}, log: log, metrics: c.metrics,
 		leads: func() { c.setRole(Leading) },
 	}
 	api := newAPI(c, inv, send, log)
@@ -74,7 +74,7 @@ func (c *Coordinator) term(ctx context.Context, lease *bus.Lease) error {
 	add("chores", cho.run)
 	add("tidier", tidy.run)
 	add("reconnects", func(ctx context.Context) error {
-		return c.reconnects(ctx, tidy.again)
+		return c.reconnects(ctx, func() { send(reconnected{}) })
 	})
 	add("api", api.run)
 	err = g.Run()

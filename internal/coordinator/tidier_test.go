@@ -10,51 +10,29 @@ import (
 	"time"
 
 	"proxyfleet/internal/bus"
-	"proxyfleet/internal/coordinator/core"
 )
 
-// removals are ledger entries with their sequences.
-func removals(seqs ...uint64) []core.Command {
-	var out []core.Command
-	for _, s := range seqs {
-		out = append(out, core.ForgetLedger{Entry: bus.Msg{Seq: s}})
-	}
-	return out
-}
-
-func TestWhatAKilledServerMayHaveForgottenIsRemovedAgain(t *testing.T) {
+func TestStatesAreRemovedInOrderInSpiteOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var seen []uint64
-		fails := 1
+		var removed []uint64
+		calls := 0
 		tidy := newTidier(nil, slog.New(slog.DiscardHandler))
-		tidy.remove = func(_ context.Context, c core.Command) error {
-			if fails--; fails == 0 {
+		tidy.remove = func(_ context.Context, m bus.Msg) error {
+			if calls++; calls < 3 {
 				return errors.New("not now")
 			}
-			seen = append(seen, c.(core.ForgetLedger).Entry.Seq)
+			removed = append(removed, m.Seq)
 			return nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- tidy.run(ctx) }()
-		expect := func(want ...uint64) {
-			t.Helper()
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if !slices.Equal(seen, want) {
-				t.Errorf("removed %v, want %v", seen, want)
-			}
-			seen = nil
+		tidy.add(bus.Msg{Seq: 1}, bus.Msg{Seq: 2})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := []uint64{1, 2}; !slices.Equal(removed, want) {
+			t.Errorf("removed %v, want %v", removed, want)
 		}
-		tidy.add(removals(1, 2)...)
-		expect(1, 2) // in order, in spite of the failure
-		time.Sleep(forgetful)
-		tidy.add(removals(3)...)
-		expect(3)
-		tidy.again()
-		expect(3) // the others are on disk by now
-		tidy.again()
-		expect(3)
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -64,9 +42,23 @@ func TestWhatAKilledServerMayHaveForgottenIsRemovedAgain(t *testing.T) {
 
 func TestATidierEndsTheTermWhenItsLeadIsLost(t *testing.T) {
 	tidy := newTidier(nil, slog.New(slog.DiscardHandler))
-	tidy.remove = func(context.Context, core.Command) error { return bus.ErrFenced }
-	tidy.add(removals(1)...)
+	tidy.remove = func(context.Context, bus.Msg) error { return bus.ErrFenced }
+	tidy.add(bus.Msg{Seq: 1})
 	if err := tidy.run(t.Context()); !errors.Is(err, bus.ErrFenced) {
 		t.Errorf("got %v, want ErrFenced", err)
+	}
+}
+
+func TestLateRemovalsAreRepeatedUnlessSomethingNewWasWritten(t *testing.T) {
+	r, start := removals{}, time.Unix(0, 0)
+	r.note([]bus.Write{bus.Removal("old"), bus.Removal("a"), bus.Removal("b")}, start)
+	r.note([]bus.Write{bus.Removal("a"), bus.Removal("b"), bus.Removal("c")}, start.Add(time.Minute))
+	r.note([]bus.Write{{Subject: "b", Data: []byte("buried again")}}, start.Add(2*time.Minute))
+	var subjects []string
+	for _, w := range r.again(start.Add(forgetful + time.Second)) {
+		subjects = append(subjects, w.Subject)
+	}
+	if want := []string{"a", "c"}; !slices.Equal(subjects, want) {
+		t.Errorf("repeated %v, want %v", subjects, want)
 	}
 }
