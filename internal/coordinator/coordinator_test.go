@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
@@ -47,17 +46,7 @@ func TestAnIntentIsAssignedMadeShownAndRemoved(t *testing.T) {
 		{bus.Names{}.Assignments(), bus.Names{}.AllAssign()},
 		{bus.Names{}.States(), bus.Names{}.StateProxy("kvm-1", "*", "*")},
 	} {
-		bustest.Eventually(t, "retired from "+stream.name, func() error {
-			s, err := r.js.Stream(bustest.Context(t), stream.name)
-			if err != nil {
-				return err
-			}
-			info, err := s.Info(bustest.Context(t), jetstream.WithSubjectFilter(stream.filter))
-			if err == nil && len(info.State.Subjects) > 0 {
-				return fmt.Errorf("still there: %v", info.State.Subjects)
-			}
-			return err
-		})
+		bustest.Ended(t, r.js, stream.name, stream.filter)
 	}
 	if !h.seen[rec.UID].Tombstone() {
 		t.Error("the host saw no tombstone")

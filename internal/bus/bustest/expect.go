@@ -3,6 +3,7 @@ package bustest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -76,6 +77,34 @@ func NoKey(t testing.TB, js jetstream.JetStream, bucket, key string) {
 			return errors.New("it is there")
 		}
 		return err
+	})
+}
+
+// Ended waits until nothing is stored on the subjects of a stream that match filter, but
+// removals.
+func Ended(t testing.TB, js jetstream.JetStream, stream, filter string) {
+	t.Helper()
+	Eventually(t, "the end of "+filter+" in "+stream, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), Deadline)
+		defer cancel()
+		s, err := js.Stream(ctx, stream)
+		if err != nil {
+			return err
+		}
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(filter))
+		if err != nil {
+			return err
+		}
+		for subject := range info.State.Subjects {
+			m, err := s.GetLastMsgForSubject(ctx, subject)
+			if err == nil && len(m.Data) > 0 {
+				return fmt.Errorf("%s still holds %s", subject, m.Data)
+			}
+			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
