@@ -69,8 +69,12 @@ func checkAuth(path string, s bus.Spec) *Invalid {
 	if bad := checkCredential(path+".auth.password", s.Auth.Password.Reveal()); bad != nil {
 		return bad
 	}
-	if strings.Contains(s.Auth.Username, ":") {
+	name := s.Auth.Username
+	if strings.Contains(name, ":") {
 		return invalid(path+".auth.username", "has a colon, which ends the name in basic authentication (RFC 7617)")
+	}
+	if strings.HasPrefix(name, "#") || strings.TrimSpace(name) != name {
+		return invalid(path+".auth.username", "begins with # or a space, or ends with a space, which Squid's password file cannot hold")
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ func TestParseRefuses(t *testing.T) {
 		"a proxy open to everybody":             {`{"name":"a"}`, CodeMissing, "spec"},
 		"a port beyond the last":                {`{"name":"a","spec":{"port":65536,` + open + `}}`, CodeInvalid, "spec.port"},
 		"an empty password":                     {`{"name":"a","spec":{"auth":{"username":"u","password":""}}}`, CodeMissing, "spec.auth.password"},
+		"a user name that is a comment":         {`{"name":"a","spec":{"auth":{"username":"#u","password":"p"}}}`, CodeInvalid, "spec.auth.username"},
+		"a user name that ends with a space":    {`{"name":"a","spec":{"auth":{"username":"u ","password":"p"}}}`, CodeInvalid, "spec.auth.username"},
 		"a user name with a colon":              {`{"name":"a","spec":{"auth":{"username":"u:v","password":"p"}}}`, CodeInvalid, "spec.auth.username"},
 		"a password with a line end":            {`{"name":"a","spec":{"auth":{"username":"u","password":"p\n"}}}`, CodeInvalid, "spec.auth.password"},
 		"an address for a network":              {`{"name":"a","spec":{"allowFrom":["10.0.0.1"]}}`, CodeInvalid, "spec.allowFrom[0]"},
