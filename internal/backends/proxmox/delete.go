@@ -32,7 +32,8 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 }
 
 func (b *Backend) removeVM(ctx context.Context, ref backends.Ref) error {
-	for {
+	// A start that was asked for before, and not waited for, may take effect at any moment.
+	for starts := 0; ; {
 		f, err := b.locate(ctx, ref)
 		var c *cloning
 		switch {
@@ -55,7 +56,8 @@ func (b *Backend) removeVM(ctx context.Context, ref backends.Ref) error {
 		if err := b.removeStraySeeds(ctx, f); err != nil {
 			return err
 		}
-		if err := b.destroy(ctx, f); err != nil {
+		err = b.destroy(ctx, f)
+		if starts++; err != nil && (!pve.IsRunning(err) || starts > 3) {
 			return err
 		}
 	}

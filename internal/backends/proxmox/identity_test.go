@@ -238,3 +238,18 @@ func TestASeedOnTheStorageOfBeforeIsRemovedWithItsVM(t *testing.T) {
 	r.mustEnsure(req)
 	r.mustDelete(req.Ref)
 }
+
+func TestAVMThatSomebodyStartsInTheMiddleOfADeleteIsStoppedAgain(t *testing.T) {
+	r := newRig(t, pvefake.Options{})
+	req := r.request()
+	_, vm := r.mustEnsure(req)
+	once := false
+	r.c.OnRequest(func(q pvefake.Request) pvefake.Action {
+		if q.Method == "DELETE" && q.Template == "/nodes/{node}/qemu/{vmid}" && !once {
+			once = true
+			return pvefake.Action{Before: func() { r.c.SetRunning(vm.ID, true) }}
+		}
+		return pvefake.Action{}
+	})
+	r.mustDelete(req.Ref)
+}

@@ -115,6 +115,9 @@ func IsAgentAbsent(err error) bool { return says(err, 500, "QEMU guest agent is 
 // IsAgentOff reports a VM that was started without a channel for its guest agent.
 func IsAgentOff(err error) bool { return says(err, 500, "No QEMU guest agent configured") }
 
+// IsRunning reports a call that needs a VM that is stopped.
+func IsRunning(err error) bool { return says(err, 500, "is running - destroy failed") }
+
 // IsNoNode reports a node's name that the server cannot resolve, or does not know.
 func IsNoNode(err error) bool {
 	return says(err, 500, "hostname lookup '") || says(err, 500, "no such cluster node")

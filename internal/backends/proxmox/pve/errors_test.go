@@ -13,7 +13,7 @@ import (
 func TestWhatPVESaysIsUnderstood(t *testing.T) {
 	kinds := map[string]func(error) bool{
 		"no VM": IsNoVM, "taken": IsTaken, "no task": IsNoTask, "agent absent": IsAgentAbsent, "agent off": IsAgentOff,
-		"no node": IsNoNode, "no storage": IsNoStorage, "passed on": IsPassedOn, "no volume": IsNoVolume,
+		"running": IsRunning, "no node": IsNoNode, "no storage": IsNoStorage, "passed on": IsPassedOn, "no volume": IsNoVolume,
 	}
 	for _, c := range []struct {
 		status       int
@@ -29,6 +29,7 @@ func TestWhatPVESaysIsUnderstood(t *testing.T) {
 		{500, "QEMU guest agent is not running", `{"data":null,"message":"QEMU guest agent is not running\n"}`, "agent absent", ""},
 		{500, "No QEMU guest agent configured", `{"data":null}`, "agent off", ""},
 		{500, "VM 201 is not running", `{"data":null}`, "", ""},
+		{500, "VM 201 is running - destroy failed", `{"message":"VM 201 is running - destroy failed\n","data":null}`, "running", ""},
 		{500, "VM 201 not running", `{"data":null}`, "", ""},
 		{500, "hostname lookup 'pve2' failed - failed to get address info for: pve2: Name or service not known", `{"data":null}`, "no node", ""},
 		{500, "no such cluster node 'pve9'", `{"data":null}`, "no node", ""},
