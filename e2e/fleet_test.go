@@ -159,7 +159,7 @@ func (f *fleet) awaitPhase(proxy string, phase bus.Phase, within time.Duration) 
 }
 
 // awaitNoTrace waits until the bus knows nothing of a proxy that is in force: no record, no
-// endpoint, no assignment, no state.
+// endpoint, no assignment, no state. The markers that end what a subject held have no body.
 func (f *fleet) awaitNoTrace(proxy string, within time.Duration) {
 	f.t.Helper()
 	eventually(f.t, within, func() error {
@@ -182,8 +182,17 @@ func (f *fleet) awaitNoTrace(proxy string, within time.Duration) {
 			if err != nil {
 				return err
 			}
-			for s := range info.State.Subjects {
-				return fmt.Errorf("%s still holds %s", stream, s)
+			for subject := range info.State.Subjects {
+				m, err := s.GetLastMsgForSubject(f.t.Context(), subject)
+				if errors.Is(err, jetstream.ErrMsgNotFound) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if len(m.Data) > 0 {
+					return fmt.Errorf("%s still holds %s: %s", stream, subject, m.Data)
+				}
 			}
 		}
 		return nil

@@ -31,6 +31,8 @@ func TestImagesThatNameOtherFilesNeverBecomeABase(t *testing.T) {
 	edit("corrupt", func(b []byte) []byte { b[79] |= 2; return b })
 	edit("version 9", func(b []byte) []byte { b[7] = 9; return b })
 	edit("short", func(b []byte) []byte { return b[:60] })
+	data := qcow2(t, "its only cluster of data is its last")
+	must(t, os.WriteFile(at("cut off"), data[:len(data)-1<<16], 0o600))
 	edit("cut extension", func(b []byte) []byte { return b[:108] })
 	edit("hidden data file", func(b []byte) []byte {
 		at := binary.BigEndian.Uint32(b[100:])
@@ -39,7 +41,7 @@ func TestImagesThatNameOtherFilesNeverBecomeABase(t *testing.T) {
 		return b
 	})
 
-	for _, name := range []string{"backing", "datafile", "luks", "vmdk", "unknown feature", "corrupt", "version 9", "short", "cut extension", "hidden data file", "secret"} {
+	for _, name := range []string{"backing", "datafile", "luks", "vmdk", "unknown feature", "corrupt", "version 9", "short", "cut off", "cut extension", "hidden data file", "secret"} {
 		t.Run(name, func(t *testing.T) {
 			cache := t.TempDir()
 			_, err := newCache(t, Options{}).Fetch(t.Context(), cache, Source{Key: "k", File: at(name)}, nil)
