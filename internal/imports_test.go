@@ -27,7 +27,7 @@ type layer struct {
 var layers = []layer{
 	{"cmd/agent", []string{"internal/agent", "internal/backends", "internal/bus", "internal/secret"},
 		"an agent is installed on hosts that have nothing to do with decisions"},
-	{"cmd/coordinator", []string{"internal/coordinator", "internal/agent", "internal/backends/local", "internal/bus", "internal/secret"},
+	{"cmd/coordinator", []string{"internal/coordinator", "internal/agent", "internal/backends", "internal/backends/local", "internal/bus", "internal/secret"},
 		"the command dev is a whole fleet with an agent inside; below it coordinators and agents stay apart"},
 	{"internal/agent", []string{"internal/backends", "internal/bus", "internal/secret"},
 		"an agent must work while every coordinator is away, so it cannot need their code"},

@@ -21,7 +21,7 @@ import (
 type devCmd struct {
 	Store       string `type:"path" placeholder:"DIR" help:"Where the fleet is kept; the same directory is the same fleet. Default: proxyfleet in the user's state directory."`
 	Port        int    `default:"4222" help:"Where NATS listens on 127.0.0.1, without a password (default: ${default})."`
-	Backend     string `enum:"auto,local,libvirt" default:"auto" help:"auto: as --agent-config says, or local; local: child processes; libvirt: virtual machines on qemu:///system (default: ${default})."`
+	Backend     string `enum:"auto,local,libvirt" default:"auto" help:"auto: as --agent-config says, else libvirt where it works with KVM, else local; local: child processes; libvirt: virtual machines on qemu:///system (default: ${default})."`
 	AgentConfig string `type:"path" placeholder:"FILE" help:"An agent.yaml. What it says of nats is left out."`
 	Sync        bool   `default:"true" negatable:"" help:"Sync every message to disk, so that what was acked survives a power cut."`
 	LogLevel    string `enum:"debug,info,warn,error" default:"info" help:"debug, info, warn or error (default: ${default})."`
@@ -38,7 +38,7 @@ func (c devCmd) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	agentCfg, err := c.agentConfig()
+	agentCfg, err := c.agentConfig(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -125,13 +125,17 @@ func (c devCmd) greet(log *slog.Logger, url string, a agent.Config) {
 }
 
 // agentConfig is the given one, or one for this machine.
-func (c devCmd) agentConfig() (agent.Config, error) {
+func (c devCmd) agentConfig(ctx context.Context, log *slog.Logger) (agent.Config, error) {
 	if c.AgentConfig == "" {
 		host, err := hostLabel()
 		if err != nil {
 			return agent.Config{}, err
 		}
-		return agent.Parse([]byte(agentYAML(c.Backend, host, filepath.Join(c.Store, "agent"))))
+		backend, err := c.choose(ctx, host, log)
+		if err != nil {
+			return agent.Config{}, err
+		}
+		return agent.Parse([]byte(agentYAML(backend, host, filepath.Join(c.Store, "agent"))))
 	}
 	cfg, err := agent.Load(c.AgentConfig)
 	if err != nil {
