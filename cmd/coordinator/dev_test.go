@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 func TestDevIsTheSameFleetAtTheNextStart(t *testing.T) {
 	store := t.TempDir()
 	file := filepath.Join(t.TempDir(), "agent.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "host: {name: here}\nstateDir: %s\nbackend: {type: sim}\nnats: {url: nats://192.0.2.1}\n", filepath.Join(store, "agent")), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, "host: {name: here}\nstateDir: %s\nbackend: {type: sim}\nprobe: {disabled: true}\nnats: {url: nats://192.0.2.1}\n", filepath.Join(store, "agent")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	first := runDev(t, store, file, func(url string) bus.Record {
