@@ -20,14 +20,16 @@ func prefixes(texts ...string) []netip.Prefix {
 // Refused are the destinations that no intent opens: this host, link-local, cloud
 // metadata, what is not unicast, and IPv6 ranges that carry an IPv4 destination inside,
 // which would go around the IPv4 rules. Sources: the IANA special-purpose address
-// registries; the metadata addresses are AWS's (fd00:ec2::254), Alibaba's
-// (100.100.100.200), Azure's wire server (168.63.129.16) and Oracle's (192.0.0.192), the
-// others' being link-local.
+// registries; the metadata addresses are AWS's (services on fd00:ec2::/32), Alibaba's
+// (100.100.100.200, fd00:100::100:200), Azure's wire server (168.63.129.16), Google's on
+// hosts without IPv4 (fd20:ce::254), Linode's (fd00:a9fe:a9fe::1), Oracle's (192.0.0.192,
+// fd00:c1::a9fe:a9fe) and Scaleway's (fd00:42::42), the others' being link-local.
 func Refused() []netip.Prefix {
 	return prefixes(
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4",
 		"100.100.100.200/32", "168.63.129.16/32",
-		"::/128", "::1/128", "fe80::/10", "fec0::/10", "ff00::/8", "fd00:ec2::254/128",
+		"::/128", "::1/128", "fe80::/10", "fec0::/10", "ff00::/8",
+		"fd00:ec2::/32", "fd00:100::100:200/128", "fd20:ce::254/128", "fd00:a9fe:a9fe::1/128", "fd00:c1::a9fe:a9fe/128", "fd00:42::42/128",
 		"64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32",
 	)
 }

@@ -28,13 +28,16 @@ const (
 	dialTimeout     = 20 * time.Second // to resolve and connect
 	responseTimeout = 2 * time.Minute  // until an origin's headers
 	tunnelIdle      = 10 * time.Minute // without a byte either way from or to the origin
+	refusedTimeout  = time.Second      // for the body of a request that is refused
 )
 
 func discard() *log.Logger { return log.New(io.Discard, "", 0) }
 
-// newServer has no limit on how long a body takes: downloads may be long.
+// newServer has no limit on how long a body takes: downloads may be long. It answers nothing
+// by itself, or "OPTIONS *" would need no credentials.
 func newServer(p *proxy) *http.Server {
-	return &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: discard()}
+	return &http.Server{Handler: p, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		DisableGeneralOptionsHandler: true, ErrorLog: discard()}
 }
 
 // proxy is the handler. Requests meet the rules that are in force when they come.
@@ -64,22 +67,22 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r := p.current.Load()
 	client, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil || !r.admits(client.Addr().Unmap()) {
-		http.Error(w, "this client's address is not allowed", http.StatusForbidden)
+		refuse(w, "this client's address is not allowed", http.StatusForbidden)
 		return
 	}
 	if r.conf.Username != "" && !r.check.allows(req.Header.Get("Proxy-Authorization")) {
 		w.Header().Set("Proxy-Authenticate", `Basic realm="proxy"`)
-		http.Error(w, "credentials are needed", http.StatusProxyAuthRequired)
+		refuse(w, "credentials are needed", http.StatusProxyAuthRequired)
 		return
 	}
 	host, port, refusal := target(req)
 	if refusal != "" {
-		http.Error(w, refusal, http.StatusBadRequest)
+		refuse(w, refusal, http.StatusBadRequest)
 		return
 	}
 	connect := req.Method == http.MethodConnect
 	if connect && !r.dialer.rules.Connect(port) || !connect && !r.dialer.rules.Port(port) || req.Method == http.MethodTrace {
-		http.Error(w, "this method and port are not allowed", http.StatusForbidden)
+		refuse(w, "this method and port are not allowed", http.StatusForbidden)
 		return
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), dialTimeout)
@@ -90,7 +93,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if errors.Is(err, errRefused) {
 			status = http.StatusForbidden
 		}
-		http.Error(w, err.Error(), status)
+		refuse(w, err.Error(), status)
 		return
 	}
 	req = req.WithContext(withTarget(req.Context(), dialTarget{dialer: r.dialer, addrs: addrs, port: uint16(port)}))
@@ -99,6 +102,14 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w = flushing{w}
 	}
 	r.forward.ServeHTTP(w, req)
+}
+
+// refuse answers a request that goes no further. net/http reads a body to its end before it
+// answers, and would wait for ever for one that does not come: anybody could hold
+// connections without credentials.
+func refuse(w http.ResponseWriter, text string, status int) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedTimeout))
+	http.Error(w, text, status)
 }
 
 // flushing passes each part of an answer on at once: an origin may say something and wait.

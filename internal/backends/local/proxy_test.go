@@ -213,6 +213,28 @@ func TestPortsAndMethods(t *testing.T) {
 	serve(t, c).want(200, "127.0.0.1", "CONNECT", fmt.Sprintf("127.0.0.1:%d", port), "u:p")
 }
 
+func TestEveryRequestNeedsCredentials(t *testing.T) {
+	s := serve(t, credentials(t, "u", "p"))
+	s.want(407, "127.0.0.1", "OPTIONS", "*", "")
+	s.want(400, "127.0.0.1", "OPTIONS", "*", "u:p")
+}
+
+func TestARefusalDoesNotWaitForABodyThatNeverComes(t *testing.T) {
+	s := serve(t, credentials(t, "u", "p"))
+	for _, c := range []struct {
+		status       int
+		auth, length string
+	}{
+		{407, "", "Content-Length: 1000"},
+		{407, "", "Transfer-Encoding: chunked"},
+		{403, "u:p", "Content-Length: 1000"},
+	} {
+		if got, answer := s.ask("127.0.0.1", "POST", "http://127.0.0.1/", c.auth, c.length); got != c.status {
+			t.Errorf("%s: got %d, want %d\n%s", c.length, got, c.status, answer)
+		}
+	}
+}
+
 func TestWhatWasResolvedIsDialledAndAllOfItMustBeAllowed(t *testing.T) {
 	base, port := origin(t)
 	_ = base

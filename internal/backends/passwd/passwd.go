@@ -21,9 +21,16 @@ const rounds = 5000
 // saltLength is SHA-crypt's longest.
 const saltLength = 16
 
-// Hash hashes a password. The salt follows from uid and username, so that the same
+// MaxPassword is the longest password, in bytes. A hash takes time with the length of what
+// is hashed, and what clients present may be as long as their headers.
+const MaxPassword = 255
+
+// Hash hashes a password of at most MaxPassword bytes. The salt follows from uid and username, so that the same
 // parameters give the same text: a salt need not be secret or random, only of its own.
 func Hash(uid, username string, password secret.String) (string, error) {
+	if len(password.Reveal()) > MaxPassword {
+		return "", fmt.Errorf("passwd: the password is longer than %d bytes", MaxPassword)
+	}
 	h, err := shacrypt.New(shacrypt.WithSHA512(), shacrypt.WithIterations(rounds))
 	if err != nil {
 		return "", fmt.Errorf("passwd: %w", err)
@@ -35,8 +42,12 @@ func Hash(uid, username string, password secret.String) (string, error) {
 	return digest.Encode(), nil
 }
 
-// Matches reports whether hash is of password. It takes some milliseconds.
+// Matches reports whether hash is of password. It takes some milliseconds, or none for what
+// is longer than MaxPassword.
 func Matches(hash string, password secret.String) bool {
+	if len(password.Reveal()) > MaxPassword {
+		return false
+	}
 	d, err := shacrypt.Decode(hash)
 	if err != nil {
 		return false

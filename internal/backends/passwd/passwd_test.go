@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-crypt/crypt/algorithm/shacrypt"
+
 	"proxyfleet/internal/secret"
 )
 
@@ -26,6 +28,24 @@ func TestAHashMatchesItsPasswordOnly(t *testing.T) {
 	}
 	if Matches("", "") || Matches("plain", "plain") {
 		t.Error("what is no hash matches")
+	}
+}
+
+func TestWhatIsTooLongIsNotHashed(t *testing.T) {
+	long := secret.String(strings.Repeat("a", MaxPassword+1))
+	if _, err := Hash("uid", "name", long); err == nil {
+		t.Error("a password is hashed that never matches")
+	}
+	h, err := shacrypt.New(shacrypt.WithSHA512(), shacrypt.WithIterations(rounds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := h.Hash(long.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Matches(digest.Encode(), long) {
+		t.Error("what a client presents is hashed, however long it is")
 	}
 }
 
