@@ -12,47 +12,53 @@ import (
 const maxBatch = 1000
 
 // publishFenced sends msgs once, all or none of them, while the last message of the
-// fence's subject has the expected sequence.
-func publishFenced(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) error {
+// fence's subject has the expected sequence. It returns the sequence of the last one.
+func publishFenced(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) (uint64, error) {
 	ctx, cancel := attemptOn(ctx, js.Conn())
 	defer cancel()
 	if len(msgs) > 1 {
 		return publishBatch(ctx, js, fence, expected, msgs)
 	}
-	_, err := js.PublishMsg(ctx, copyMsg(msgs[0]),
+	ack, err := js.PublishMsg(ctx, copyMsg(msgs[0]), fenced(expected, fence)...)
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+func fenced(expected uint64, fence string) []jetstream.PublishOpt {
+	return []jetstream.PublishOpt{
 		jetstream.WithExpectLastSequenceForSubject(expected, fence),
-		jetstream.WithRetryAttempts(0)) // the caller decides on repeats
-	return err
+		jetstream.WithRetryAttempts(0), // the caller decides on repeats
+	}
 }
 
 // publishBatch sends msgs once as an atomic batch that is stored only while the last
 // message of the fence's subject has the expected sequence. The expectation stands on the
 // first message alone: the server refuses it on a later one. Messages are copied, so that
 // the same ones can be sent again.
-func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) error {
+func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) (uint64, error) {
 	// Waiting for an ack of the first message would cost a round trip, and tell nothing
 	// that the commit does not.
 	batch, err := jetstreamext.NewBatchPublisher(js, jetstreamext.BatchFlowControl{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	last := len(msgs) - 1
-	for i, m := range msgs {
-		m := copyMsg(m)
+	for i, m := range msgs[:last] {
 		var opts []jetstreamext.BatchMsgOpt
 		if i == 0 {
 			opts = append(opts, jetstreamext.WithBatchExpectLastSequenceForSubject(expected, fence))
 		}
-		if i < last {
-			err = batch.AddMsg(m, opts...)
-		} else {
-			_, err = batch.CommitMsg(ctx, m, opts...)
-		}
-		if err != nil {
-			return err
+		if err := batch.AddMsg(copyMsg(m), opts...); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	ack, err := batch.CommitMsg(ctx, copyMsg(msgs[last]))
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
 }
 
 // copyMsg is a message that a client library may write into.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,20 +19,15 @@ type KVWrite struct {
 // as ErrBucketRecreated: the caller writes everything again. So is one that was made anew by
 // somebody else.
 func (l *Leader) CommitBucket(ctx context.Context, bucket string, writes []KVWrite) error {
-	for part := range slices.Chunk(writes, l.batch(len(writes))) {
-		msgs := make([]*nats.Msg, len(part))
-		for i, w := range part {
-			msgs[i] = w.msg(bucket)
-		}
-		err := l.commit(ctx, bucketStream(bucket), bucketKey(bucket, FenceKey), l.buckets[bucket], msgs)
-		if errors.Is(err, errStreamGone) || errors.Is(err, errSequenceMoved) {
-			return l.regainBucket(ctx, bucket)
-		}
-		if err != nil {
-			return err
-		}
+	msgs := make([]*nats.Msg, len(writes))
+	for i, w := range writes {
+		msgs[i] = w.msg(bucket)
 	}
-	return nil
+	_, err := l.commitAll(ctx, target{stream: bucketStream(bucket), fence: bucketKey(bucket, FenceKey), expected: l.buckets[bucket]}, msgs)
+	if errors.Is(err, errStreamGone) || errors.Is(err, errSequenceMoved) {
+		return l.regainBucket(ctx, bucket)
+	}
+	return err
 }
 
 // msg is the message that the client library would write for the same change.

@@ -19,6 +19,7 @@ type Leader struct {
 	holder  string
 	fence   uint64            // sequence of our fence in the assignments
 	buckets map[string]uint64 // and in each bucket
+	last    uint64            // highest sequence of what we stored in the assignments
 }
 
 // Lead rewrites the fence of the assignments and of every bucket: from then on no write of
@@ -34,6 +35,7 @@ func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
 	if l.fence, err = l.writeFence(ctx, f.names.Assignments(), f.names.Fence(), seq); err != nil {
 		return nil, err
 	}
+	l.last = l.fence
 	for _, b := range bucketNames(f.names) {
 		if err := l.fenceBucket(ctx, b); err != nil {
 			return nil, err
@@ -127,42 +129,24 @@ type Write struct {
 // writes before any other decision.
 //
 // It is one atomic batch, split at 1,000 messages, but for few writes on streams with one
-// replica: those are stored one by one, each before the next is sent, so that whatever
-// interrupts them (a crash, a lost lead, a full stream) leaves the first few. The first
-// write of a decision is therefore its ledger entry, and a takeover writes again what the
-// ledger names and is missing.
+// replica: those are stored one by one in their order, so that whatever interrupts them (a
+// crash, a lost lead, a full stream) leaves the first few. The first write of a decision is
+// therefore its ledger entry, and a takeover writes again what the ledger names and is
+// missing.
 //
 // The reason is time. With one replica nats-server 2.15.3 makes and syncs a file store of
 // its own for each batch, some ten milliseconds whatever its size; a single write takes a
 // tenth of one. With more replicas a batch is kept in memory and is as fast as a single
 // write.
 func (l *Leader) Commit(ctx context.Context, writes []Write) error {
-	for part := range slices.Chunk(writes, l.batch(len(writes))) {
-		if err := l.commitAssignments(ctx, part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fewWrites are cheaper one by one than as a batch where there is one replica.
-const fewWrites = 16
-
-// batch is how many of n writes go into one batch.
-func (l *Leader) batch(n int) int {
-	if l.fleet.like.Replicas == 1 && n <= fewWrites {
-		return 1
-	}
-	return maxBatch
-}
-
-func (l *Leader) commitAssignments(ctx context.Context, writes []Write) error {
 	msgs := make([]*nats.Msg, len(writes))
 	for i, w := range writes {
 		msgs[i] = &nats.Msg{Subject: w.Subject, Data: w.Data, Header: w.Header}
 	}
 	names := l.fleet.names
-	err := l.commit(ctx, names.Assignments(), names.Fence(), l.fence, msgs)
+	to := target{stream: names.Assignments(), fence: names.Fence(), expected: l.fence, last: l.last}
+	seq, err := l.commitAll(ctx, to, msgs)
+	l.last = max(l.last, seq)
 	if !errors.Is(err, errSequenceMoved) {
 		return err
 	}
@@ -172,37 +156,70 @@ func (l *Leader) commitAssignments(ctx context.Context, writes []Write) error {
 	return fmt.Errorf("stream %s refuses a batch although our fence stands", names.Assignments())
 }
 
+// target is a stream with our fence.
+type target struct {
+	stream   string
+	fence    string // its subject
+	expected uint64 // its sequence
+	last     uint64 // expected last sequence of the stream, 0 where order does not matter
+}
+
+// fewWrites are cheaper one by one than as a batch where there is one replica.
+const fewWrites = 16
+
+// commitAll stores msgs and returns the sequence of the last one that is known to be stored,
+// 0 for none.
+func (l *Leader) commitAll(ctx context.Context, to target, msgs []*nats.Msg) (seq uint64, err error) {
+	size := maxBatch
+	if l.fleet.like.Replicas == 1 && len(msgs) <= fewWrites {
+		size = 1
+		if len(msgs) > 1 {
+			var n int
+			n, seq = sendAtOnce(ctx, l.fleet.js, to, msgs)
+			msgs = msgs[n:] // of which commit finds out what is wrong
+		}
+	}
+	for part := range slices.Chunk(msgs, size) {
+		s, err := l.commit(ctx, to, part)
+		if err != nil {
+			return seq, err
+		}
+		seq = max(seq, s)
+	}
+	return seq, nil
+}
+
 // errSequenceMoved says that the fence is not at the expected sequence.
 var errSequenceMoved = errors.New("the fence has moved")
 
-// commit stores one batch under the fence at the expected sequence. It returns nil,
-// errSequenceMoved, or why the server refused it.
-func (l *Leader) commit(ctx context.Context, stream, fence string, expected uint64, msgs []*nats.Msg) error {
+// commit stores one batch and returns the sequence of its last message. Its error is
+// errSequenceMoved, errStreamGone, or why the server refused it.
+func (l *Leader) commit(ctx context.Context, to target, msgs []*nats.Msg) (uint64, error) {
 	wait := newRetry(retryMin, retryMax)
 	for {
-		err := publishFenced(ctx, l.fleet.js, fence, expected, msgs)
+		seq, err := publishFenced(ctx, l.fleet.js, to.fence, to.expected, msgs)
 		switch judge(err) {
 		case stored:
-			return nil
+			return seq, nil
 		case refused:
-			return fmt.Errorf("write %d messages to %s: %w", len(msgs), stream, full(err, stream))
+			return 0, fmt.Errorf("write %d messages to %s: %w", len(msgs), to.stream, full(err, to.stream))
 		case noStream:
-			gone, lookErr := l.gone(ctx, stream)
+			gone, lookErr := l.gone(ctx, to.stream)
 			if gone {
-				return &streamError{stream: stream, is: errStreamGone, cause: err}
+				return 0, &streamError{stream: to.stream, is: errStreamGone, cause: err}
 			}
 			err = errors.Join(err, lookErr)
 		case wrongSeq:
-			_, seq, readErr := l.fleet.readFence(ctx, stream, fence)
-			if readErr == nil && seq != expected {
-				return errSequenceMoved
+			_, seq, readErr := l.fleet.readFence(ctx, to.stream, to.fence)
+			if readErr == nil && seq != to.expected {
+				return 0, errSequenceMoved
 			}
 			// Our fence stands: the answer is of no use, and a repeat is harmless.
 			err = errors.Join(err, readErr)
 		}
-		l.fleet.log.Debug("repeating a batch", "stream", stream, "messages", len(msgs), "reason", err)
+		l.fleet.log.Debug("repeating a batch", "stream", to.stream, "messages", len(msgs), "reason", err)
 		if wait.wait(ctx) != nil {
-			return fmt.Errorf("write %d messages to %s, outcome not known: %w", len(msgs), stream, ended(ctx, err))
+			return 0, fmt.Errorf("write %d messages to %s, outcome not known: %w", len(msgs), to.stream, ended(ctx, err))
 		}
 	}
 }
