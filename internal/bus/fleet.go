@@ -83,15 +83,36 @@ func (f *Fleet) lastMsg(ctx context.Context, stream, subject string) (m Msg, ok 
 	return Msg{Subject: raw.Subject, Seq: raw.Sequence, Time: raw.Time, Header: raw.Header, Data: raw.Data}, true, nil
 }
 
-// PublishEvent stores an event once, however often it is repeated with the same id within
-// ten minutes.
-func (f *Fleet) PublishEvent(ctx context.Context, subject, id string, e Event) error {
-	msg := &nats.Msg{Subject: subject, Data: Encode(e), Header: nats.Header{}}
-	InjectTrace(ctx, msg.Header)
+// EventWrite is an event to be stored.
+type EventWrite struct {
+	Subject string
+	ID      string // of what the event is about
+	Event   Event
+}
+
+// PublishEvents stores events in one round trip. After an error some of them may be stored;
+// all can be repeated: within ten minutes an id is stored once.
+func (f *Fleet) PublishEvents(ctx context.Context, events []EventWrite) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
-	if _, err := f.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id)); err != nil {
-		return fmt.Errorf("publish event on %s: %w", subject, err)
+	acks := make([]jetstream.PubAckFuture, len(events))
+	for i, e := range events {
+		var err error
+		if acks[i], err = f.js.PublishMsgAsync(&nats.Msg{Subject: e.Subject, Data: Encode(e.Event)}, jetstream.WithMsgID(e.ID)); err != nil {
+			return fmt.Errorf("publish event on %s: %w", e.Subject, err)
+		}
+	}
+	for i, ack := range acks {
+		var err error
+		select {
+		case <-ack.Ok():
+		case err = <-ack.Err():
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("publish event on %s: %w", events[i].Subject, err)
+		}
 	}
 	return nil
 }

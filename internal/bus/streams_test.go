@@ -133,13 +133,12 @@ func TestAnEventIsStoredOnceHoweverOftenItIsRepeated(t *testing.T) {
 	_, js := s.Connect("test")
 	ctx := bustest.Context(t)
 	n := f.Names()
-	for range 3 {
-		if err := f.PublishEvent(ctx, n.EventProxy("p1"), "same", bus.Event{Type: bus.TypeEvent, Reason: "Placed"}); err != nil {
+	same := bus.EventWrite{Subject: n.EventProxy("p1"), ID: "same", Event: bus.Event{Type: bus.TypeEvent, Reason: "Placed"}}
+	other := bus.EventWrite{Subject: n.EventProxy("p1"), ID: "other", Event: bus.Event{Type: bus.TypeEvent, Reason: "Running"}}
+	for _, events := range [][]bus.EventWrite{{same}, {same, same}, {same, other}} {
+		if err := f.PublishEvents(ctx, events); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := f.PublishEvent(ctx, n.EventProxy("p1"), "other", bus.Event{Type: bus.TypeEvent, Reason: "Running"}); err != nil {
-		t.Fatal(err)
 	}
 	st, err := js.Stream(ctx, n.Events())
 	if err != nil {

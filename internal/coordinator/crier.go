@@ -10,10 +10,15 @@ import (
 	"proxyfleet/internal/coordinator/core"
 )
 
-// maxEvents bounds what waits to be published. Events are news: the oldest go first.
-const maxEvents = 50_000
+const (
+	// maxEvents bounds what waits to be published. Events are news: the oldest go first.
+	maxEvents = 50_000
+	// eventBatch is how many are published together.
+	eventBatch = 256
+)
 
-// crier publishes events, one after another, beside the decisions that they tell of.
+// crier publishes events in their order, beside the decisions that they tell of. It waits a
+// moment for more, so that those that belong together cost one round trip.
 type crier struct {
 	fleet   *bus.Fleet
 	log     *slog.Logger
@@ -21,7 +26,7 @@ type crier struct {
 	wakeUp  chan struct{}
 
 	mu    sync.Mutex // guards the fields that follow
-	queue []core.Say
+	queue []bus.EventWrite
 	lost  int
 }
 
@@ -30,19 +35,12 @@ func newCrier(fleet *bus.Fleet, log *slog.Logger, metrics *Metrics) *crier {
 }
 
 func (c *crier) say(s core.Say) {
-	attrs := []any{"event", s.Doc.Reason}
-	for _, a := range [][2]string{{"proxy", s.Doc.Proxy}, {"host", s.Doc.Host}, {"uid", s.Doc.UID}, {"field", s.Doc.Field}} {
-		if a[1] != "" {
-			attrs = append(attrs, a[0], a[1])
-		}
-	}
-	c.log.Info(s.Doc.Message, attrs...)
 	c.mu.Lock()
 	if len(c.queue) >= maxEvents {
 		c.queue = c.queue[1:]
 		c.lost++
 	}
-	c.queue = append(c.queue, s)
+	c.queue = append(c.queue, bus.EventWrite{Subject: s.Subject, ID: s.ID, Event: s.Doc})
 	c.mu.Unlock()
 	select {
 	case c.wakeUp <- struct{}{}:
@@ -50,7 +48,8 @@ func (c *crier) say(s core.Say) {
 	}
 }
 
-func (c *crier) next() (s core.Say, ok bool) {
+// next takes what is to be published together.
+func (c *crier) next() []bus.EventWrite {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lost > 0 {
@@ -58,35 +57,48 @@ func (c *crier) next() (s core.Say, ok bool) {
 		c.metrics.eventsLost.Add(float64(c.lost))
 		c.lost = 0
 	}
-	if len(c.queue) == 0 {
-		return core.Say{}, false
-	}
-	s = c.queue[0]
-	c.queue = c.queue[1:]
-	return s, true
+	n := min(len(c.queue), eventBatch)
+	events := c.queue[:n:n]
+	c.queue = c.queue[n:]
+	return events
 }
 
 func (c *crier) run(ctx context.Context) error {
 	for {
-		s, ok := c.next()
-		if !ok {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-c.wakeUp:
-			}
-			continue
-		}
-		for ctx.Err() == nil {
-			err := c.fleet.PublishEvent(ctx, s.Subject, s.ID, s.Doc)
-			if err == nil {
-				break
-			}
-			c.log.Debug("an event could not be published; trying again", "err", err)
-			sleep(ctx, time.Second)
-		}
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-c.wakeUp:
+		}
+		sleep(ctx, settle)
+		for events := c.next(); len(events) > 0 && ctx.Err() == nil; events = c.next() {
+			for _, e := range events {
+				c.note(e.Event)
+			}
+			c.publish(ctx, events)
 		}
 	}
+}
+
+// publish repeats events until they are stored or ctx ends.
+func (c *crier) publish(ctx context.Context, events []bus.EventWrite) {
+	for ctx.Err() == nil {
+		err := c.fleet.PublishEvents(ctx, events)
+		if err == nil {
+			return
+		}
+		c.log.Debug("events could not be published; trying again", "err", err)
+		sleep(ctx, time.Second)
+	}
+}
+
+// note logs an event.
+func (c *crier) note(e bus.Event) {
+	attrs := []any{"event", e.Reason}
+	for _, a := range [][2]string{{"proxy", e.Proxy}, {"host", e.Host}, {"uid", e.UID}, {"field", e.Field}} {
+		if a[1] != "" {
+			attrs = append(attrs, a[0], a[1])
+		}
+	}
+	c.log.Info(e.Message, attrs...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,11 +14,19 @@ import (
 	"proxyfleet/internal/coordinator/core"
 )
 
-// bucketBatch keeps one write of a bucket short.
-const bucketBatch = 500
+const (
+	// settle is how long a change waits for others before it is shown: a proxy often goes
+	// through two or three phases within it, of which the last one is worth a write. People
+	// do not see the difference.
+	settle = 20 * time.Millisecond
+	// hostPause is the least time between two writes of hosts, whose records change with
+	// every proxy that is bound.
+	hostPause = 250 * time.Millisecond
+)
 
-// inventory brings the buckets in line with what the model says they hold. Only the newest
-// value of a key is written. It alone calls Leader.CommitBucket.
+// inventory brings the buckets in line with what the model says they hold, a moment after
+// it changed. Only the newest value of a key is written. It alone calls
+// Leader.CommitBucket.
 type inventory struct {
 	leader  *bus.Leader
 	js      jetstream.JetStream
@@ -31,39 +38,19 @@ type inventory struct {
 	buckets [3]*bucket    // by core.Bucket
 }
 
-// bucket is what one bucket should hold.
-type bucket struct {
-	name string
-
-	mu    sync.Mutex // guards the fields that follow
-	keys  map[string][]byte
-	dirty map[string]bool
-}
-
 func newInventory(names bus.Names, leader *bus.Leader, js jetstream.JetStream, audit time.Duration, log *slog.Logger, metrics *Metrics) *inventory {
 	inv := &inventory{leader: leader, js: js, audit: audit, log: log, metrics: metrics,
 		wakeUp: make(chan struct{}, 1), ready: make(chan struct{})}
 	for b, name := range map[core.Bucket]string{core.Proxies: names.Proxies(), core.Hosts: names.Hosts(), core.Endpoints: names.Endpoints()} {
 		inv.buckets[b] = &bucket{name: name, keys: map[string][]byte{}, dirty: map[string]bool{}}
 	}
+	inv.buckets[core.Hosts].pause = hostPause
 	return inv
 }
 
-func (inv *inventory) put(c core.Put) {
-	b := inv.buckets[c.Bucket]
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.keys[c.Key] = c.Value
-	b.dirty[c.Key] = true
-}
+func (inv *inventory) put(c core.Put) { inv.buckets[c.Bucket].set(c.Key, c.Value) }
 
-func (inv *inventory) delete(c core.Delete) {
-	b := inv.buckets[c.Bucket]
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.keys, c.Key)
-	b.dirty[c.Key] = true
-}
+func (inv *inventory) delete(c core.Delete) { inv.buckets[c.Bucket].set(c.Key, nil) }
 
 // get returns the value of a key as it is or will be written.
 func (inv *inventory) get(from core.Bucket, key string) ([]byte, bool) {
@@ -106,13 +93,21 @@ func (inv *inventory) run(ctx context.Context) error {
 	inv.compareAll(ctx)
 	audit := time.NewTicker(inv.audit)
 	defer audit.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
 	for {
-		if err := inv.flush(ctx); err != nil {
+		next, err := inv.flush(ctx)
+		if err != nil {
 			return err
+		}
+		due.Stop()
+		if !next.IsZero() {
+			due.Reset(time.Until(next))
 		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-due.C:
 		case <-inv.wakeUp:
 		case <-audit.C:
 			inv.compareAll(ctx)
@@ -120,64 +115,39 @@ func (inv *inventory) run(ctx context.Context) error {
 	}
 }
 
-// flush writes every bucket until none is dirty.
-func (inv *inventory) flush(ctx context.Context) error {
+// flush writes the buckets that are due and returns when the next one is; zero: none.
+func (inv *inventory) flush(ctx context.Context) (next time.Time, err error) {
 	for _, b := range inv.buckets {
-		for {
-			writes := b.take()
-			if len(writes) == 0 {
-				break
-			}
-			err := inv.leader.CommitBucket(ctx, b.name, writes)
-			switch {
-			case err == nil:
-				inv.metrics.written.WithLabelValues(b.name).Add(float64(len(writes)))
-			case errors.Is(err, bus.ErrBucketRecreated):
-				inv.log.Warn("a bucket was missing; everything is written to it again", "bucket", b.name)
-				b.all()
-			case errors.Is(err, bus.ErrFenced), ctx.Err() != nil:
-				return err
-			default:
-				b.back(writes)
-				inv.log.Warn("the inventory could not be written; it is tried again", "bucket", b.name, "keys", len(writes), "err", err)
-				sleep(ctx, time.Second)
+		if writes := b.take(time.Now()); len(writes) > 0 {
+			if err := inv.write(ctx, b, writes); err != nil {
+				return time.Time{}, err
 			}
 		}
+		if due := b.due(); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next, nil
+}
+
+// write ends with an error when the lead is lost or ctx ended; after others the keys are
+// dirty again.
+func (inv *inventory) write(ctx context.Context, b *bucket, writes []bus.KVWrite) error {
+	err := inv.leader.CommitBucket(ctx, b.name, writes)
+	switch {
+	case err == nil:
+		inv.metrics.written.WithLabelValues(b.name).Add(float64(len(writes)))
+	case errors.Is(err, bus.ErrBucketRecreated):
+		inv.log.Warn("a bucket was missing; everything is written to it again", "bucket", b.name)
+		b.all()
+	case errors.Is(err, bus.ErrFenced), ctx.Err() != nil:
+		return err
+	default:
+		b.back(writes)
+		inv.log.Warn("the inventory could not be written; it is tried again", "bucket", b.name, "keys", len(writes), "err", err)
+		sleep(ctx, time.Second)
 	}
 	return nil
-}
-
-// take returns writes for some dirty keys, which are dirty no more.
-func (b *bucket) take() []bus.KVWrite {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var writes []bus.KVWrite
-	for key := range b.dirty {
-		writes = append(writes, bus.KVWrite{Key: key, Value: b.keys[key]})
-		delete(b.dirty, key)
-		if len(writes) == bucketBatch {
-			break
-		}
-	}
-	return writes
-}
-
-// back makes keys dirty again.
-func (b *bucket) back(writes []bus.KVWrite) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, w := range writes {
-		b.dirty[w.Key] = true
-	}
-}
-
-// all makes every key dirty.
-func (b *bucket) all() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for key := range b.keys {
-		b.dirty[key] = true
-	}
 }
 
 // compareAll makes dirty what a bucket holds otherwise than it should: what an earlier
@@ -196,24 +166,6 @@ func (inv *inventory) compareAll(ctx context.Context) {
 			inv.log.Info("a bucket is brought up to date", "bucket", b.name, "keys", n)
 		}
 	}
-}
-
-func (b *bucket) compare(stored map[string]string) (differ int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for key, want := range b.keys {
-		if have, ok := stored[key]; !ok || have != string(want) {
-			b.dirty[key] = true
-			differ++
-		}
-	}
-	for key := range stored {
-		if _, ok := b.keys[key]; !ok {
-			b.dirty[key] = true
-			differ++
-		}
-	}
-	return differ
 }
 
 // read returns a bucket's keys but the fence. A missing bucket is an error.

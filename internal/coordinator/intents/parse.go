@@ -97,11 +97,11 @@ func decode(data []byte, into any) *Invalid {
 	if _, object := raw.(map[string]any); !object {
 		return &Invalid{CodeMalformed, "", "the document is not a JSON object"}
 	}
+	if path := repeated(data); path != "" {
+		return &Invalid{CodeMalformed, shortened(path), "stands there twice"}
+	}
 	if path := unknownField(reflect.TypeOf(into).Elem(), raw, ""); path != "" {
-		if len(path) > maxPath {
-			path = strings.ToValidUTF8(path[:maxPath], "") + "…"
-		}
-		return &Invalid{CodeUnknown, path, "there is no such field"}
+		return &Invalid{CodeUnknown, shortened(path), "there is no such field"}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return malformed(err)
@@ -111,6 +111,13 @@ func decode(data []byte, into any) *Invalid {
 
 // maxPath bounds what a refusal repeats of a document.
 const maxPath = 200
+
+func shortened(path string) string {
+	if len(path) <= maxPath {
+		return path
+	}
+	return strings.ToValidUTF8(path[:maxPath], "") + "…"
+}
 
 // malformed keeps values out of the message: encoding/json quotes a number that does not
 // fit, and never a string.

@@ -21,6 +21,10 @@ func TestParseRefuses(t *testing.T) {
 		"an unknown field":                      {`{"name":"a","colour":1}`, CodeUnknown, "colour"},
 		"an unknown field deep inside":          {`{"name":"a","spec":{"placement":{"hots":"x"}}}`, CodeUnknown, "spec.placement.hots"},
 		"a field in the wrong case":             {`{"name":"a","Spec":{}}`, CodeUnknown, "Spec"},
+		"a name that stands twice":              {`{"name":"a","spec":{` + open + `},"spec":{}}`, CodeMalformed, "spec"},
+		"a name that hides an unknown one":      {`{"name":"a","spec":{"hots":1},"spec":{` + open + `}}`, CodeMalformed, "spec"},
+		"a name that stands twice deep inside":  {`{"name":"a","x":[{},[{"y":{"z":1}},{"y":1,"y":2}]],"spec":{` + open + `}}`, CodeMalformed, "x[1][1].y"},
+		"a label that stands twice":             {`{"name":"a","spec":{"placement":{"labels":{"r":"1","\u0072":"2"}},` + open + `}}`, CodeMalformed, "spec.placement.labels.r"},
 		"a value of the wrong type":             {`{"name":"a","spec":{"port":"80"}}`, CodeMalformed, "spec.port"},
 		"another document's type":               {`{"type":"io.proxyfleet.pool.v1","name":"a"}`, CodeInvalid, "type"},
 		"no name":                               {`{"spec":{` + open + `}}`, CodeMissing, "name"},
@@ -65,6 +69,12 @@ func TestParseFillsDefaults(t *testing.T) {
 	got, bad := Parse("a", []byte(`{"name":"a","spec":{`+open+`}}`))
 	if bad != nil || got.Desired != bus.DesiredRunning || got.Type != bus.TypeIntent {
 		t.Errorf("got %v, %v", got, bad)
+	}
+}
+
+func TestOneNameMayStandInSeveralObjects(t *testing.T) {
+	if _, bad := Parse("a", []byte(`{"name":"a","spec":{`+open+`,"placement":{"labels":{"name":"x","spec":"y","zone":"z"},"zone":"z"}}}`)); bad != nil {
+		t.Error(bad)
 	}
 }
 
