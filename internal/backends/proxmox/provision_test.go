@@ -56,6 +56,25 @@ func TestACloneIsConfiguredAsAskedAndKeepsTheRest(t *testing.T) {
 	}
 }
 
+func TestASeedThatWasCutOffIsNotTrusted(t *testing.T) {
+	r := newRig(t, pvefake.Options{})
+	req := r.request()
+	r.c.OnRequest(func(q pvefake.Request) pvefake.Action {
+		if q.Method != "GET" || q.Template != "/nodes/{node}/storage/{storage}/content/{volume}" {
+			return pvefake.Action{}
+		}
+		r.c.OnRequest(nil)
+		return pvefake.Action{Before: func() { r.c.AddISO("pve1", "shared", seedName(r.owner, req.Ref), []byte("half")) }}
+	})
+	_, err := r.ensure(req)
+	r.expect(err, backends.ErrTransient, "has 4")
+	r.mustEnsure(req)
+	if seed, _ := r.c.Volume("pve1", r.b.seedVolume(req.Ref)); len(seed) < 10000 {
+		t.Errorf("the seed has %d bytes", len(seed))
+	}
+	r.mustDelete(req.Ref)
+}
+
 func TestWhatPeopleWroteIntoTheNotesStays(t *testing.T) {
 	r := newRig(t, pvefake.Options{})
 	req := r.request()

@@ -210,12 +210,18 @@ func TestUnderHATheStatusIsPolled(t *testing.T) {
 	_, vm := r.mustEnsure(req)
 	r.c.RemoveVM(vm.ID)
 	r.c.AddVM(pvefake.VMSpec{ID: vm.ID, Name: vm.Name, HA: true, Config: map[string]string{"description": vm.Config["description"], "agent": "1"}})
+	r.c.ForgetRequests()
 	if _, vm := r.mustEnsure(req); !vm.Running {
 		t.Error("it does not run")
 	}
 	req.Desired = backends.Stopped
 	if _, vm := r.mustEnsure(req); vm.Running {
 		t.Error("it still runs")
+	}
+	for _, verb := range []string{"start", "shutdown"} {
+		if n := r.c.Count("POST", "/nodes/{node}/qemu/{vmid}/status/"+verb); n != 1 {
+			t.Errorf("%s was asked for %d times, want once", verb, n)
+		}
 	}
 }
 
