@@ -52,6 +52,13 @@ func newFleet(t testing.TB, sync string) *fleet {
 	return f
 }
 
+// in is the same fleet for a subtest: what that starts ends with it.
+func (f *fleet) in(t testing.TB) *fleet {
+	g := *f
+	g.t = t
+	return &g
+}
+
 func freePort(t testing.TB) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/backendtest"
+	"proxyfleet/internal/backends/libvirt/libvirttest"
 )
 
 func TestMain(m *testing.M) { backendtest.Main(m, harness) }
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) { backendtest.Main(m, harness) }
 func TestConformance(t *testing.T) {
 	d := startDaemon(t)
 	h := harness
-	h.NewHost = func(testing.TB) string { return d.dir }
+	h.NewHost = func(testing.TB) string { return d.Dir }
 	backendtest.Run(t, h)
 }
 
@@ -26,14 +27,14 @@ func TestConformance(t *testing.T) {
 func openAt(d daemon, owner backends.Owner, log *slog.Logger) (*Backend, error) {
 	host := backends.HostConfig{
 		Images: map[string]backends.Image{
-			"empty": {File: d.image(), Firmware: "bios"},
-			"uefi":  {File: d.image()},
+			"empty": {File: d.Image(), Firmware: "bios"},
+			"uefi":  {File: d.Image()},
 		},
 		MachineTypes: map[string]backends.MachineType{"small": {VCPUs: 1, MemoryMiB: 64}},
 		Defaults:     backends.Defaults{Image: "empty", MachineType: "small", DiskGiB: 1},
 	}
 	host.Limits.Overcommit.VCPUs = 100
-	return New(Config{URI: d.uri(), VirtType: "qemu"}, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond})
+	return New(Config{URI: d.URI(), VirtType: "qemu"}, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond})
 }
 
 func request(ref backends.Ref) backends.Request {
@@ -44,45 +45,45 @@ func request(ref backends.Ref) backends.Request {
 var harness = backendtest.Harness{
 	NewHost: func(testing.TB) string { panic("TestConformance gives its own") },
 	Open: func(host string, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {
-		return openAt(daemon{host}, owner, log)
+		return openAt(daemonAt(host), owner, log)
 	},
 	Request: request,
 	Traces: func(t testing.TB, host string, ref backends.Ref) []string {
-		return daemon{host}.traces(t, ref)
+		return daemonAt(host).Traces(t, ref.UID)
 	},
 	Plants: map[string]backendtest.Plant{
 		"instance": func(t testing.TB, host string, ref backends.Ref, mark backends.Mark) func() string {
-			return daemon{host}.foreignDomain(t, ref, mark)
+			return daemonAt(host).foreignDomain(t, ref, mark)
 		},
 		"volume": func(t testing.TB, host string, ref backends.Ref, mark backends.Mark) func() string {
-			return daemon{host}.foreignVolume(t, ref, mark)
+			return daemonAt(host).foreignVolume(t, ref, mark)
 		},
 	},
 	Oversize: func(req *backends.Request) { req.DiskGiB = 1 << 20 },
 	Unread: func(t testing.TB, host string, ref backends.Ref) func() {
-		d, n := daemon{host}, backends.InstanceName(ref.UID)
-		whole := d.virsh(t, "metadata", n, markNamespace)
-		d.virsh(t, "metadata", n, markNamespace, "--key", markPrefix, "--set", "<instance uid='cut'/>", "--live", "--config")
+		d, n := daemonAt(host), backends.InstanceName(ref.UID)
+		whole := d.Virsh(t, "metadata", n, markNamespace)
+		d.Virsh(t, "metadata", n, markNamespace, "--key", markPrefix, "--set", "<instance uid='cut'/>", "--live", "--config")
 		return func() {
-			d.virsh(t, "metadata", n, markNamespace, "--key", markPrefix, "--set", whole, "--live", "--config")
+			d.Virsh(t, "metadata", n, markNamespace, "--key", markPrefix, "--set", whole, "--live", "--config")
 		}
 	},
 	Crash: func(t testing.TB, host string, ref backends.Ref) {
-		d, n := daemon{host}, backends.InstanceName(ref.UID)
-		must(t, syscall.Kill(pid(t, "guest="+n), syscall.SIGKILL))
-		for d.virsh(t, "domstate", n) == "running\n" {
+		d, n := daemonAt(host), backends.InstanceName(ref.UID)
+		must(t, syscall.Kill(libvirttest.GuestPID(t, n), syscall.SIGKILL))
+		for d.Virsh(t, "domstate", n) == "running\n" {
 			time.Sleep(20 * time.Millisecond)
 		}
 	},
 	Vanish: func(t testing.TB, host string, ref backends.Ref) {
-		d, n := daemon{host}, backends.InstanceName(ref.UID)
-		d.virsh(t, "destroy", n)
-		d.virsh(t, "undefine", n, "--nvram")
+		d, n := daemonAt(host), backends.InstanceName(ref.UID)
+		d.Virsh(t, "destroy", n)
+		d.Virsh(t, "undefine", n, "--nvram")
 	},
 	Stall: func(t testing.TB, host string) func() {
-		d := daemon{host}
-		d.signal(t, syscall.SIGSTOP)
-		return func() { d.signal(t, syscall.SIGCONT) }
+		d := daemonAt(host)
+		d.Signal(t, syscall.SIGSTOP)
+		return func() { d.Signal(t, syscall.SIGCONT) }
 	},
 	Patience: 30 * time.Second,
 }

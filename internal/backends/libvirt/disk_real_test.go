@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/libvirt/libvirttest"
 )
 
 func TestAUEFIGuestHasVariablesOfItsOwnAndTheyGoWithIt(t *testing.T) {
@@ -20,7 +21,7 @@ func TestAUEFIGuestHasVariablesOfItsOwnAndTheyGoWithIt(t *testing.T) {
 		if p := h.place().nvram(backends.InstanceName(req.UID)); !exists(p) {
 			t.Errorf("%s is not there", p)
 		}
-		xml := h.virsh(t, "dumpxml", backends.InstanceName(req.UID))
+		xml := h.Virsh(t, "dumpxml", backends.InstanceName(req.UID))
 		if !strings.Contains(xml, "OVMF_CODE") || strings.Contains(xml, "secure='yes'") {
 			t.Errorf("want UEFI without Secure Boot:\n%s", xml)
 		}
@@ -40,7 +41,7 @@ func TestADiskThatIsGoneIsTold_AndMadeAgain(t *testing.T) {
 			n := backends.InstanceName(req.UID)
 			h.ensure(t, req)
 			if !running {
-				h.virsh(t, "destroy", n)
+				h.Virsh(t, "destroy", n)
 			}
 			must(t, os.Remove(h.place().disk(n)))
 			if i := h.get(t, req.Ref); i.Status != backends.StatusBroken || i.Reason != "DiskMissing" {
@@ -60,15 +61,15 @@ func TestADiskThatDoesNotFitIsMadeAnew(t *testing.T) {
 	n := backends.InstanceName(req.UID)
 	for name, spoil := range map[string]func(disk string){
 		"cut off":      func(disk string) { must(t, os.Truncate(disk, 100)) },
-		"another size": func(disk string) { h.qemuImg(t, "resize", "-q", disk, "2G") },
-		"no overlay":   func(disk string) { h.qemuImg(t, "create", "-q", "-f", "qcow2", disk, "1G") },
+		"another size": func(disk string) { libvirttest.QemuImg(t, "resize", "-q", disk, "2G") },
+		"no overlay":   func(disk string) { libvirttest.QemuImg(t, "create", "-q", "-f", "qcow2", disk, "1G") },
 		"another base": func(disk string) {
-			h.qemuImg(t, "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", h.image(), disk, "1G")
+			libvirttest.QemuImg(t, "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", h.Image(), disk, "1G")
 		},
-		"not its format": func(disk string) { h.qemuImg(t, "create", "-q", "-f", "raw", disk, "1G") },
+		"not its format": func(disk string) { libvirttest.QemuImg(t, "create", "-q", "-f", "raw", disk, "1G") },
 	} {
 		h.ensure(t, req)
-		h.virsh(t, "destroy", n)
+		h.Virsh(t, "destroy", n)
 		spoil(h.place().disk(n))
 		h.ensure(t, req)
 		base, err := openBase(t, h, req)
@@ -101,7 +102,7 @@ func TestABaseStaysWhenItsGuestsGoAndIsNotFetchedAgain(t *testing.T) {
 	first := request(newRef())
 	h.ensure(t, first)
 	h.delete(t, first.Ref)
-	must(t, os.Remove(h.image())) // whoever fetched again would fail now
+	must(t, os.Remove(h.Image())) // whoever fetched again would fail now
 	second := request(newRef())
 	h.ensure(t, second)
 	h.delete(t, second.Ref)
@@ -109,11 +110,11 @@ func TestABaseStaysWhenItsGuestsGoAndIsNotFetchedAgain(t *testing.T) {
 
 func TestAnImageLargerThanItsDiskIsPermanentAndMakesNothing(t *testing.T) {
 	h := startHost(t)
-	h.qemuImg(t, "create", "-q", "-f", "qcow2", h.image(), "3G")
+	libvirttest.QemuImg(t, "create", "-q", "-f", "qcow2", h.Image(), "3G")
 	req := request(newRef())
 	_, err := h.Ensure(t.Context(), req, nil)
 	wantClass(t, err, backends.ErrPermanent)
-	if left := h.traces(t, req.Ref); len(left) > 0 {
+	if left := h.Traces(t, req.UID); len(left) > 0 {
 		t.Errorf("made: %v", left)
 	}
 }

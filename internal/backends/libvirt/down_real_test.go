@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/libvirt/libvirttest"
 )
 
 func TestADaemonThatIsDownMakesNothingGone(t *testing.T) {
@@ -21,7 +22,7 @@ func TestADaemonThatIsDownMakesNothingGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	events := h.Watch(ctx)
-	up := h.down(t)
+	up := h.Down(t)
 	_, err := h.Get(t.Context(), req.Ref)
 	wantClass(t, err, backends.ErrTransient)
 	_, err = h.List(t.Context())
@@ -30,7 +31,7 @@ func TestADaemonThatIsDownMakesNothingGone(t *testing.T) {
 	if c := h.Check(t.Context()); c[0].Code != backends.CheckUnreachable {
 		t.Errorf("check: %+v", c)
 	}
-	if pid(t, "guest="+backends.InstanceName(req.UID)) == 0 {
+	if libvirttest.GuestPID(t, backends.InstanceName(req.UID)) == 0 {
 		t.Error("the guest ended with the daemon")
 	}
 	for drained := false; !drained; {
@@ -63,7 +64,7 @@ func TestADaemonThatIsKilledInTheMiddleOfACreateIsFinishedLater(t *testing.T) {
 		var up func()
 		ctx := backends.WithSteps(t.Context(), func(label string) error {
 			if label == step && up == nil {
-				up = h.down(t)
+				up = h.Down(t)
 			}
 			return nil
 		})
@@ -82,7 +83,7 @@ func TestAnInactivePoolOrNetworkIsTheHostsFault(t *testing.T) {
 	h := startHost(t)
 	req := request(newRef())
 	h.ensure(t, req)
-	h.virsh(t, "pool-destroy", "default")
+	h.Virsh(t, "pool-destroy", "default")
 	_, err := h.Ensure(t.Context(), request(newRef()), nil)
 	wantClass(t, err, backends.ErrHostFault)
 	wantClass(t, h.Delete(t.Context(), req.Ref), backends.ErrHostFault)
@@ -94,18 +95,18 @@ func TestAnInactivePoolOrNetworkIsTheHostsFault(t *testing.T) {
 		t.Errorf("listing: %+v, %v; want the instance, and the pool as unread", l, err)
 	}
 	wantCheck(t, h, "pool/default", backends.CheckPoolNotActive)
-	h.virsh(t, "pool-undefine", "default")
+	h.Virsh(t, "pool-undefine", "default")
 	wantCheck(t, h, "pool/default", backends.CheckPoolNotFound)
-	h.virsh(t, "pool-define-as", "default", "dir", "--target", h.poolDir())
-	h.virsh(t, "pool-start", "default")
+	h.Virsh(t, "pool-define-as", "default", "dir", "--target", h.PoolDir())
+	h.Virsh(t, "pool-start", "default")
 	wantCheck(t, h, "pool/default", backends.CheckOK)
 
-	h.virsh(t, "net-destroy", "default")
+	h.Virsh(t, "net-destroy", "default")
 	_, err = h.Ensure(t.Context(), request(newRef()), nil)
 	wantClass(t, err, backends.ErrHostFault)
 	wantCheck(t, h, "network/default", backends.CheckNetworkNotActive)
 	h.ensure(t, req) // it runs: nothing needs the network to be up
-	h.virsh(t, "net-start", "default")
+	h.Virsh(t, "net-start", "default")
 	h.delete(t, req.Ref)
 }
 
@@ -138,7 +139,7 @@ func TestTheWatcherTellsWhoseGuestEndedAndKeepsMarksFresh(t *testing.T) {
 	if l, err := h.List(t.Context()); err != nil || len(l.Instances) != 1 || l.Instances[0].Generation != 1 {
 		t.Fatalf("listing: %+v, %v", l, err)
 	}
-	h.virsh(t, "destroy", n)
+	h.Virsh(t, "destroy", n)
 	next("Stopped")
 	req.Generation = 5
 	h.ensure(t, req)
@@ -192,7 +193,7 @@ func TestAKeyOrURLThatIsNotOfferedIsPermanent(t *testing.T) {
 func TestOrdinaryWorkLeavesNoErrorsInTheDaemonsLog(t *testing.T) {
 	h := startHost(t)
 	log := func() string {
-		text, err := os.ReadFile(h.dir + "/libvirtd.log")
+		text, err := os.ReadFile(h.Dir + "/libvirtd.log")
 		must(t, err)
 		return string(text)
 	}

@@ -15,12 +15,9 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/secret"
@@ -39,7 +36,7 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 	}
 	host.Limits.Overcommit.VCPUs = 100
 	owner := backends.Owner{Installation: "01jxguestaaaaaaaaaaaaaaaaa", HostID: "01jxguestbbbbbbbbbbbbbbbbb"}
-	b, err := New(Config{URI: d.uri()}, host, Options{Owner: owner, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	b, err := New(Config{URI: d.URI()}, host, Options{Owner: owner, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
@@ -74,9 +71,9 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 	}
 	t.Logf("%5.1fs address %v", time.Since(began).Seconds(), i.Addresses)
 
-	ns := d.netns(t)
+	ns := d.Netns(t)
 	var origin *httptest.Server
-	ns.do(t, func() {
+	ns.Do(t, func() {
 		l, err := net.Listen("tcp", "192.168.122.1:0")
 		must(t, err)
 		origin = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,7 +88,7 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 		c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 			Proxy: http.ProxyURL(proxy), DisableKeepAlives: true,
 			DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-				ns.do(t, func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, address) })
+				ns.Do(t, func() { conn, err = (&net.Dialer{}).DialContext(ctx, network, address) })
 				return conn, err
 			},
 		}}
@@ -132,11 +129,11 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 	}
 	t.Logf("%5.1fs guest agent", time.Since(began).Seconds())
 	n := backends.InstanceName(req.UID)
-	if out := d.virsh(t, "domifaddr", n, "--source", "agent"); !strings.Contains(out, i.Addresses[0].String()) {
+	if out := d.Virsh(t, "domifaddr", n, "--source", "agent"); !strings.Contains(out, i.Addresses[0].String()) {
 		t.Errorf("the guest agent knows other addresses than %v:\n%s", i.Addresses, out)
 	}
 	for _, file := range []string{"/etc/from-operator", "/etc/from-user"} {
-		out := d.virsh(t, "qemu-agent-command", n, `{"execute":"guest-file-open","arguments":{"path":"`+file+`"}}`)
+		out := d.Virsh(t, "qemu-agent-command", n, `{"execute":"guest-file-open","arguments":{"path":"`+file+`"}}`)
 		if !strings.Contains(out, "return") {
 			t.Errorf("%s is not there: %s", file, out)
 		}
@@ -152,35 +149,7 @@ func TestAGuestBootsAndItsProxyServesWhoMayUseIt(t *testing.T) {
 		t.Errorf("the console log does not tell of the boot; it has %d bytes", len(console))
 	}
 	must(t, b.Delete(ctx, req.Ref))
-	if left := d.traces(t, req.Ref); len(left) > 0 {
+	if left := d.Traces(t, req.UID); len(left) > 0 {
 		t.Errorf("left: %v", left)
-	}
-}
-
-// netns is the network namespace of a daemon, where its guests are.
-type netns struct{ path string }
-
-func (d daemon) netns(t testing.TB) netns {
-	return netns{fmt.Sprintf("/proc/%d/ns/net", pid(t, "libvirtd --config "+d.dir))}
-}
-
-// do runs f in the namespace, on a thread that is not used again; sockets made there stay
-// in it.
-func (n netns) do(t testing.TB, f func()) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		h, err := os.Open(n.path)
-		if err == nil {
-			err = unix.Setns(int(h.Fd()), unix.CLONE_NEWNET)
-			_ = h.Close()
-		}
-		if err == nil {
-			f()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }

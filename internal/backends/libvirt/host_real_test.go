@@ -47,7 +47,7 @@ func (h host) delete(t testing.TB, ref backends.Ref) {
 	if err := h.Delete(t.Context(), ref); err != nil {
 		t.Fatalf("delete: %v", err)
 	}
-	if left := h.traces(t, ref); len(left) > 0 {
+	if left := h.Traces(t, ref.UID); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }

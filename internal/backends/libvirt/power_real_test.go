@@ -14,14 +14,14 @@ func TestAGuestThatWasPausedIsTold_AndResumed(t *testing.T) {
 	req := request(newRef())
 	n := backends.InstanceName(req.UID)
 	h.ensure(t, req)
-	h.virsh(t, "suspend", n)
+	h.Virsh(t, "suspend", n)
 	if i := h.get(t, req.Ref); i.Status != backends.StatusPaused || i.Reason != "PausedByUser" {
 		t.Errorf("got %+v, want Paused", i)
 	}
 	if i := h.ensure(t, req); i.Status != backends.StatusRunning {
 		t.Errorf("resumed: %+v", i)
 	}
-	h.virsh(t, "suspend", n)
+	h.Virsh(t, "suspend", n)
 	req.Desired = backends.Stopped
 	if i := h.ensure(t, req); i.Status != backends.StatusStopped {
 		t.Errorf("stopped out of a pause: %+v", i)
@@ -34,15 +34,15 @@ func TestASavedGuestStartsFreshAndItsImageIsGone(t *testing.T) {
 	req := request(newRef())
 	n := backends.InstanceName(req.UID)
 	h.ensure(t, req)
-	h.virsh(t, "managedsave", n)
+	h.Virsh(t, "managedsave", n)
 	if i := h.get(t, req.Ref); i.Status != backends.StatusStopped || i.Reason != "Saved" {
 		t.Errorf("got %+v, want Stopped, Saved", i)
 	}
 	h.ensure(t, req)
-	if info := h.virsh(t, "dominfo", n); !strings.Contains(info, "Managed save:   no") {
+	if info := h.Virsh(t, "dominfo", n); !strings.Contains(info, "Managed save:   no") {
 		t.Errorf("the saved image is still there:\n%s", info)
 	}
-	h.virsh(t, "managedsave", n)
+	h.Virsh(t, "managedsave", n)
 	h.delete(t, req.Ref)
 }
 
@@ -51,7 +51,7 @@ func TestAGuestWithSnapshotsIsDeletedWithThem(t *testing.T) {
 	req := request(newRef())
 	req.Desired = backends.Stopped
 	h.ensure(t, req)
-	h.virsh(t, "snapshot-create-as", backends.InstanceName(req.UID), "kept", "--diskspec", "vda,snapshot=internal", "--diskspec", "vdb,snapshot=no")
+	h.Virsh(t, "snapshot-create-as", backends.InstanceName(req.UID), "kept", "--diskspec", "vda,snapshot=internal", "--diskspec", "vdb,snapshot=no")
 	h.delete(t, req.Ref)
 }
 
@@ -60,17 +60,17 @@ func TestAGuestThatWasUndefinedWhileItRunsIsDefinedAgain(t *testing.T) {
 	req := request(newRef())
 	n := backends.InstanceName(req.UID)
 	before := h.ensure(t, req)
-	h.virsh(t, "undefine", n)
+	h.Virsh(t, "undefine", n)
 	if i := h.get(t, req.Ref); i.Status != backends.StatusRunning {
 		t.Errorf("got %+v, want Running", i)
 	}
 	if i := h.ensure(t, req); i.ID != before.ID {
 		t.Errorf("got %+v, want the same guest", i)
 	}
-	if info := h.virsh(t, "dominfo", n); !strings.Contains(info, "Persistent:     yes") || !strings.Contains(info, "Autostart:      disable") {
+	if info := h.Virsh(t, "dominfo", n); !strings.Contains(info, "Persistent:     yes") || !strings.Contains(info, "Autostart:      disable") {
 		t.Errorf("want it defined, and not started by libvirt itself:\n%s", info)
 	}
-	h.virsh(t, "undefine", n)
+	h.Virsh(t, "undefine", n)
 	h.delete(t, req.Ref)
 }
 
@@ -80,11 +80,11 @@ func TestADomainThatWasRenamedIsNotMadeTwice(t *testing.T) {
 	req.Desired = backends.Stopped
 	n := backends.InstanceName(req.UID)
 	h.ensure(t, req)
-	h.virsh(t, "domrename", n, "mine")
+	h.Virsh(t, "domrename", n, "mine")
 	_, err := h.Ensure(t.Context(), req, nil)
 	wantClass(t, err, backends.ErrConflict)
 	wantClass(t, h.Delete(t.Context(), req.Ref), backends.ErrConflict)
-	h.virsh(t, "domrename", "mine", n)
+	h.Virsh(t, "domrename", "mine", n)
 	h.ensure(t, req)
 	h.delete(t, req.Ref)
 }
