@@ -3,8 +3,6 @@ package proxmox
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/proxmox/pve"
@@ -82,49 +80,23 @@ func (b *Backend) awaitClone(ctx context.Context, ref backends.Ref, c *cloning, 
 	}
 }
 
-// abandonClone ends a clone that runs; PVE removes what it has made then.
+// abandonClone ends a clone that runs; PVE removes what it has made then. Only a task that
+// is on record is stopped: any other may be that of another agent that uses the same token,
+// so its end is waited for, when the VM shows whose it is.
 func (b *Backend) abandonClone(ctx context.Context, ref backends.Ref, c *cloning) error {
-	task := c.record.Task
-	if task == "" {
-		var err error
-		if task, err = b.cloneTo(ctx, c.vm.ID); err != nil {
-			return err
-		}
-	}
-	if task != "" {
+	rec := c.record
+	if rec.Task != "" {
 		if err := backends.Step(ctx, "clone.stop"); err != nil {
 			return err
 		}
-		if err := b.api.StopTask(ctx, task); err != nil {
+		if err := b.api.StopTask(ctx, rec.Task); err != nil {
 			return classify("stop clone", err, "the clone to VM %d cannot be stopped", c.vm.ID)
 		}
-		if _, err := b.api.Follow(ctx, task); err != nil {
-			var failed *pve.TaskError
-			if !errors.As(err, &failed) && !pve.IsNoTask(err) {
-				return classify("stop clone", err, "the clone to VM %d was stopped and cannot be followed", c.vm.ID)
-			}
+		var failed *pve.TaskError
+		if _, err := b.api.Follow(ctx, rec.Task); err != nil && !errors.As(err, &failed) && !pve.IsNoTask(err) {
+			return classify("stop clone", err, "the clone to VM %d was stopped and cannot be followed", c.vm.ID)
 		}
-		c.record.Task = ""
+		rec.Task = ""
 	}
-	return b.awaitClone(ctx, ref, &cloning{vm: c.vm, record: c.record}, func(backends.Progress) {})
-}
-
-// cloneTo finds the running clone to a VMID by what its log says first; empty: none shows.
-func (b *Backend) cloneTo(ctx context.Context, vmid int) (pve.UPID, error) {
-	tasks, err := b.ownClones(ctx)
-	if err != nil {
-		return "", err
-	}
-	for _, t := range tasks {
-		lines, err := b.api.TaskLog(ctx, t)
-		if err != nil {
-			continue // its lock is waited for instead
-		}
-		for _, l := range lines {
-			if strings.HasPrefix(l, "creating a clone of VM ") && strings.HasSuffix(l, fmt.Sprintf(" with ID %d", vmid)) {
-				return t, nil
-			}
-		}
-	}
-	return "", nil
+	return b.awaitClone(ctx, ref, &cloning{vm: c.vm, record: rec}, func(backends.Progress) {})
 }

@@ -57,8 +57,11 @@ func (b *Backend) removeVM(ctx context.Context, ref backends.Ref) error {
 			return err
 		}
 		err = b.destroy(ctx, f)
-		if starts++; err != nil && (!pve.IsRunning(err) || starts > 3) {
+		switch starts++; {
+		case err != nil && (!pve.IsRunning(err) || starts > 3):
 			return err
+		case starts > 3:
+			return backends.Errorf(backends.ErrTransient, "delete VM", "%s is still there after %d destroy tasks that succeeded", f, starts)
 		}
 	}
 }

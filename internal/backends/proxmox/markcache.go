@@ -79,7 +79,7 @@ func (c *markCache) uid(vmid int) string {
 	return ""
 }
 
-// forget drops what is no longer listed, or one VM.
+// keep drops what is no longer listed.
 func (c *markCache) keep(listed map[int]pve.VM) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
