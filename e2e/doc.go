@@ -2,8 +2,10 @@
 // processes of their own, a real nats-server, the real nats CLI, and, under the build tag
 // real, a real libvirtd with QEMU and Squid.
 //
-// It imports internal/bus for the documents and, in tests, nothing else of proxyfleet: what
-// it looks at is what an operator can look at. Tests find the tools through environment
-// variables that the Makefile sets (PROXYFLEET_NATS_CLI, PROXYFLEET_NATS_SERVER,
-// PROXYFLEET_GUEST_IMAGE) and fail, never skip, where one is missing.
+// It imports internal/bus for the documents, internal/backends for the name that an instance
+// has, and libvirttest for a libvirtd of a test's own: what it looks at is what an operator
+// can look at. Tests find the tools through environment variables that e2e/test.sh sets
+// (PROXYFLEET_NATS_CLI, PROXYFLEET_NATS_SERVER, PROXYFLEET_GUEST_IMAGE) and fail, never skip,
+// where one is missing. The one with the tag guest boots a guest on this machine's own
+// libvirtd, as e2e/libvirt.sh makes it.
 package e2e

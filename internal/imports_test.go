@@ -11,6 +11,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,26 @@ func TestBackendsDoNotKnowEachOther(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What starts servers and plants foreign things is for tests only.
+func TestPackagesForTestsAreImportedByTestsAlone(t *testing.T) {
+	forTests := regexp.MustCompile(`/[a-z0-9]*(test|fake)$`)
+	seen := 0
+	for _, p := range packages(t) {
+		if forTests.MatchString(p.ImportPath) {
+			seen++
+			continue
+		}
+		for _, imp := range p.Imports {
+			if below(imp, "internal") && forTests.MatchString(imp) {
+				t.Errorf("%s may not import %s: it is for tests only", p.ImportPath, imp)
+			}
+		}
+	}
+	if seen < 4 {
+		t.Errorf("%d packages for tests were seen, want bustest, backendtest, libvirttest and pvefake at least", seen)
 	}
 }
 
