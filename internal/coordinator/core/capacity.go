@@ -3,12 +3,12 @@ package core
 import (
 	"time"
 
-	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator/placement"
 )
 
-// fullMark says that a host had no room for a shape, by its own word.
+// fullMark says that a host had no room for something, by its own word.
 type fullMark struct {
-	shape bus.Capacity
+	what  placement.Full
 	until time.Time // it may be asked again
 	times int       // in a row, for the next wait
 }
@@ -16,21 +16,22 @@ type fullMark struct {
 // maxFullDoublings bounds how long a host is not asked: FullFor × 32.
 const maxFullDoublings = 5
 
-// noteFull marks the host full for the binding's shape, once for each state that says so.
-func (m *Model) noteFull(b *binding) {
+// noteFull marks the host full for the binding's shape, and the port that it asked for
+// (0: none), once for each state that says so.
+func (m *Model) noteFull(b *binding, port int) {
 	if b.noted == b.state.Counter {
 		return
 	}
 	b.noted = b.state.Counter
-	h := b.host
+	h, what := b.host, placement.Full{Shape: b.shape, Port: port}
 	var mark *fullMark
 	for _, f := range h.full {
-		if f.shape == b.shape {
+		if f.what == what {
 			mark = f
 		}
 	}
 	if mark == nil {
-		mark = &fullMark{shape: b.shape}
+		mark = &fullMark{what: what}
 		h.full = append(h.full, mark)
 	}
 	if m.now.Before(mark.until) {
@@ -41,14 +42,14 @@ func (m *Model) noteFull(b *binding) {
 	m.offerFull(h)
 }
 
-// offerFull tells placement which shapes the host is full for, and reports whether one is
+// offerFull tells placement what the host is full for, and reports whether one is
 // no longer.
 func (m *Model) offerFull(h *host) (lifted bool) {
 	before := len(h.offer.Full)
 	h.offer.Full = h.offer.Full[:0]
 	for _, f := range h.full {
 		if m.now.Before(f.until) {
-			h.offer.Full = append(h.offer.Full, f.shape)
+			h.offer.Full = append(h.offer.Full, f.what)
 		}
 	}
 	m.touch(h)

@@ -10,7 +10,7 @@ import (
 
 // Codes of errors that hosts report; each is here because something else is done about it.
 const (
-	codeNoCapacity = "NoCapacity" // the host is full for that shape: another host
+	codeNoCapacity = "NoCapacity" // the host is full for that shape or port: another host
 	codePermanent  = "Permanent"  // this intent cannot be made there: another host, or Failed
 	codeConflict   = "Conflict"   // someone else's thing has the instance's name
 	codeHostFault  = "HostFault"  // the host's own trouble: nothing moves, nothing new there
@@ -41,7 +41,7 @@ func (m *Model) mend(d *decision) {
 		if b.excused == b.state.Counter {
 			return // its predecessor had what it needs; the host tries again by itself
 		}
-		m.noteFull(b)
+		m.noteFull(b, d.next.Bound.Port)
 		refuse(req, d.next.Host, "no room: "+b.state.Error.Message)
 	case codePermanent:
 		m.noteRefusal(d, b)

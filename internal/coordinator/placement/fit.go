@@ -2,6 +2,7 @@ package placement
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"proxyfleet/internal/bus"
@@ -20,9 +21,9 @@ type Host struct {
 	// Closed says why the host takes no new proxies: it is silent, or has a fault of its
 	// own. Empty: it takes them.
 	Closed string
-	// Full are shapes for which the host itself said that it has no room. They and larger
-	// ones are not asked for until the owner removes them.
-	Full []bus.Capacity
+	// Full are shapes for which the host itself said that it has no room, some with a port.
+	// They and larger ones are not asked for until the owner removes them.
+	Full []Full
 }
 
 // Request is one question.
@@ -47,6 +48,14 @@ type Binding struct {
 // Why says why a host does not fit. The zero value means that it does.
 type Why struct{ what, detail string }
 
+// Full is what a host said that it has no room for.
+type Full struct {
+	Shape bus.Capacity
+	// Port that was asked for; 0: none was. Where one was it may be all that is taken, so
+	// this says nothing of requests for another port.
+	Port int
+}
+
 // Fits reports whether w is no reason at all.
 func (w Why) Fits() bool { return w.what == "" }
 
@@ -68,8 +77,14 @@ func Fit(h *Host, req *Request) (Binding, Why) {
 	if !w.Fits() {
 		return Binding{}, w
 	}
-	if slices.ContainsFunc(h.Full, func(full bus.Capacity) bool { return covers(b.Shape, full) }) {
-		return Binding{}, Why{"no room for this shape, by its own word", ""}
+	for _, full := range h.Full {
+		switch {
+		case !covers(b.Shape, full.Shape):
+		case full.Port == 0:
+			return Binding{}, Why{"no room for this shape, by its own word", ""}
+		case full.Port == req.Spec.Port:
+			return Binding{}, Why{"no room for this port, by its own word:", strconv.Itoa(full.Port)}
+		}
 	}
 	var release bus.Capacity
 	if h.Name == req.Prefer {

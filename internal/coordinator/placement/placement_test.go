@@ -52,7 +52,7 @@ func TestAHostIsLeftOutBecause(t *testing.T) {
 		"its memory is taken":                  {host: func(h *placement.Host) { h.Bound.MemoryMiB = 7169 }, want: "not enough left of memory"},
 		"its disk is taken":                    {req: placement.Request{Spec: bus.Spec{DiskGiB: 101}}, want: "not enough left of disk"},
 		"its slots are taken":                  {host: func(h *placement.Host) { h.Bound.Slots = 3 }, want: "not enough left of slots"},
-		"it said that it is full for this one": {host: func(h *placement.Host) { h.Full = []bus.Capacity{{VCPUs: 1, MemoryMiB: 1024, DiskGiB: 10, Slots: 1}} }, want: "no room for this shape"},
+		"it said that it is full for this one": {host: func(h *placement.Host) { h.Full = []placement.Full{{Shape: bus.Capacity{VCPUs: 1, MemoryMiB: 1024, DiskGiB: 10, Slots: 1}}} }, want: "no room for this shape"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := vmHost("a")
@@ -99,7 +99,7 @@ func TestAHostWithoutImagesTakesWhoNamesNone(t *testing.T) {
 
 func TestASmallerShapeIsStillAskedOfAFullHost(t *testing.T) {
 	h := vmHost("a")
-	h.Full = []bus.Capacity{{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 10, Slots: 1}}
+	h.Full = []placement.Full{{Shape: bus.Capacity{VCPUs: 4, MemoryMiB: 8192, DiskGiB: 10, Slots: 1}}}
 	if _, why := placement.Fit(h, &placement.Request{}); !why.Fits() {
 		t.Error(why)
 	}
