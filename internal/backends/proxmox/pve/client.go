@@ -48,6 +48,7 @@ type Client struct {
 	caFile    *file
 	pinFile   *file
 	pins      [][32]byte
+	trusted   atomic.Int64 // changes of the trust files that idle connections are of
 	timeout   time.Duration
 	taskPoll  time.Duration
 	log       *slog.Logger

@@ -94,6 +94,24 @@ func TestTheTokenIsNeverSaid(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatAnOlderCALetInIsNotUsed(t *testing.T) {
+	r := newRig(t)
+	c := r.open(t)
+	if _, err := c.Version(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other := pvefake.New(t, pvefake.Options{})
+	put(t, r.conf.CA, string(other.CAPEM()))
+	var silent *pve.NoAnswer
+	if _, err := c.Version(t.Context()); !errors.As(err, &silent) || silent.Trouble != pve.Untrusted {
+		t.Errorf("got %v, want a server that is not trusted any more", err)
+	}
+	put(t, r.conf.CA, string(r.c.CAPEM()))
+	if _, err := c.Version(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTheEndpointThatAnsweredLastIsAskedFirst(t *testing.T) {
 	r := newRig(t)
 	c := r.open(t)

@@ -91,13 +91,15 @@ func (c *Client) tlsConfig() (*tls.Config, error) {
 
 // trustChanged drops idle connections that older trust files let in.
 func (c *Client) trustChanged() {
+	var changes int64
 	for _, f := range []*file{c.caFile, c.pinFile} {
-		if f == nil {
-			continue
+		if f != nil {
+			_, n, _ := f.read()
+			changes += n
 		}
-		if _, changed, _ := f.read(); changed {
-			c.http.CloseIdleConnections()
-		}
+	}
+	if c.trusted.Swap(changes) != changes {
+		c.http.CloseIdleConnections()
 	}
 }
 
