@@ -167,14 +167,13 @@ func openBuckets(ctx context.Context, js jetstream.JetStream, names Names, like 
 	return nil
 }
 
-// openBucket makes a bucket where it is missing and sees to it that it takes batches: the
-// client library cannot ask for that, and switches it off again at every update of its own.
+// openBucket makes a bucket where it is missing.
 func openBucket(ctx context.Context, js jetstream.JetStream, bucket string, like jetstream.StreamConfig, inst Installation) (made bool, err error) {
 	s, err := js.Stream(ctx, bucketStream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		made = true
-		_, err = js.CreateKeyValue(ctx, bucketConfig(bucket, like.Replicas, like.MaxBytes, inst))
-		if err == nil || errors.Is(err, jetstream.ErrBucketExists) {
+		s, err = js.CreateStream(ctx, bucketConfig(bucket, like.Replicas, like.MaxBytes, inst))
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			s, err = js.Stream(ctx, bucketStream(bucket))
 		}
 	}
@@ -182,12 +181,13 @@ func openBucket(ctx context.Context, js jetstream.JetStream, bucket string, like
 		return made, fmt.Errorf("open bucket %s: %w", bucket, err)
 	}
 	cfg := s.CachedInfo().Config
-	if cfg.AllowAtomicPublish {
+	if cfg.AllowAtomicPublish || cfg.Replicas == 1 && like.Replicas == 1 {
 		return made, nil
 	}
+	// The client library switches it off at every update of its own.
 	cfg.AllowAtomicPublish = true
 	if _, err := js.UpdateStream(ctx, cfg); err != nil {
-		return made, fmt.Errorf("allow batches in bucket %s: %w", bucket, err)
+		return made, fmt.Errorf("allow batches in bucket %s (it is derived: delete it, and it is made anew as it should be): %w", bucket, err)
 	}
 	return made, nil
 }

@@ -98,6 +98,7 @@ func streamConfigs(names Names, opts BootstrapOptions, inst Installation) []jets
 	events.MaxMsgs = maxEvents
 	events.MaxAge = eventMaxAge
 	events.Duplicates = eventDedupe
+	events.PersistMode = persistDerived(opts.Replicas)
 
 	return []jetstream.StreamConfig{assignments, lease, states, events, intents}
 }
@@ -105,18 +106,42 @@ func streamConfigs(names Names, opts BootstrapOptions, inst Installation) []jets
 // maxHeaderBytes is room for trace context and what clients add, beside the document.
 const maxHeaderBytes = 4 << 10
 
-// bucketConfig is a bucket as the client library makes it; [openBucket] allows batches.
-func bucketConfig(bucket string, replicas int, maxBytes int64, inst Installation) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket:         bucket,
-		Description:    "Derived by the leading coordinator, which makes it anew when it is lost",
-		History:        1,
-		Storage:        jetstream.FileStorage,
-		Replicas:       replicas,
-		MaxBytes:       maxBytes,
-		LimitMarkerTTL: markerTTL,
-		Metadata:       inst.metadata(),
+// bucketConfig is a bucket as the client library makes it, but for how writes are kept:
+// with replicas as batches, without them asynchronously (see [persistDerived]).
+func bucketConfig(bucket string, replicas int, maxBytes int64, inst Installation) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                   bucketStream(bucket),
+		Description:            "Derived by the leading coordinator, which makes it anew when it is lost",
+		Subjects:               []string{bucketKey(bucket, ">")},
+		Storage:                jetstream.FileStorage,
+		Replicas:               replicas,
+		Discard:                jetstream.DiscardNew,
+		MaxMsgsPerSubject:      1,
+		MaxMsgs:                -1,
+		MaxBytes:               maxBytes,
+		MaxConsumers:           -1,
+		MaxMsgSize:             -1,
+		AllowRollup:            true,
+		AllowDirect:            true,
+		DenyDelete:             true,
+		AllowMsgTTL:            true,
+		SubjectDeleteMarkerTTL: markerTTL,
+		Duplicates:             2 * time.Minute, // the server's default
+		AllowAtomicPublish:     replicas > 1,
+		PersistMode:            persistDerived(replicas),
+		Metadata:               inst.metadata(),
 	}
+}
+
+// persistDerived is how streams are kept on disk that say nothing that is not known from
+// elsewhere. A server that syncs every write would spend half of its syncs on them, before
+// the writes that people wait for; a server that is killed may lose their last
+// milliseconds. With replicas the server allows no choice.
+func persistDerived(replicas int) jetstream.PersistModeType {
+	if replicas > 1 {
+		return jetstream.DefaultPersistMode
+	}
+	return jetstream.AsyncPersistMode
 }
 
 func bucketNames(names Names) []string {

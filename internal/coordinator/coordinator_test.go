@@ -193,12 +193,21 @@ func TestTheServerRestartsUnderACoordinator(t *testing.T) {
 	r.host("kvm-1")
 	r.publish("a", intent("a"))
 	r.record("a", phase(bus.PhaseRunning))
+	// As if the server had been killed before it wrote the record down.
+	kv, err := r.js.KeyValue(bustest.Context(t), bus.Names{}.Proxies())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Purge(bustest.Context(t), "a"); err != nil {
+		t.Fatal(err)
+	}
 	r.srv.Restart()
 	bustest.Eventually(t, "publish again", func() error {
 		_, err := r.js.Publish(bustest.Context(t), bus.Names{}.IntentProxy("b"), intent("b"))
 		return err
 	})
 	r.record("b", phase(bus.PhaseRunning))
+	r.record("a", phase(bus.PhaseRunning))
 }
 
 func TestTheAPI(t *testing.T) {

@@ -34,13 +34,14 @@ type inventory struct {
 	log     *slog.Logger
 	metrics *Metrics
 	wakeUp  chan struct{}
+	doubt   chan struct{} // capacity 1: what is stored may not be what was written
 	ready   chan struct{} // closed once everything stored was read
 	buckets [3]*bucket    // by core.Bucket
 }
 
 func newInventory(names bus.Names, leader *bus.Leader, js jetstream.JetStream, audit time.Duration, log *slog.Logger, metrics *Metrics) *inventory {
 	inv := &inventory{leader: leader, js: js, audit: audit, log: log, metrics: metrics,
-		wakeUp: make(chan struct{}, 1), ready: make(chan struct{})}
+		wakeUp: make(chan struct{}, 1), doubt: make(chan struct{}, 1), ready: make(chan struct{})}
 	for b, name := range map[core.Bucket]string{core.Proxies: names.Proxies(), core.Hosts: names.Hosts(), core.Endpoints: names.Endpoints()} {
 		inv.buckets[b] = &bucket{name: name, keys: map[string][]byte{}, dirty: map[string]bool{}}
 	}
@@ -84,6 +85,14 @@ func (inv *inventory) wake() {
 	}
 }
 
+// recheck has the buckets compared with what they should hold.
+func (inv *inventory) recheck() {
+	select {
+	case inv.doubt <- struct{}{}:
+	default:
+	}
+}
+
 func (inv *inventory) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -109,6 +118,8 @@ func (inv *inventory) run(ctx context.Context) error {
 			return nil
 		case <-due.C:
 		case <-inv.wakeUp:
+		case <-inv.doubt:
+			inv.compareAll(ctx)
 		case <-audit.C:
 			inv.compareAll(ctx)
 		}
