@@ -169,6 +169,23 @@ func TestABeatTellsWhatTheStatesSay(t *testing.T) {
 	r.beat("the digest of the other", func(b bus.Beat) bool { return b.Digest == want })
 }
 
+func TestABeatTellsThatTheConsumerIsGone(t *testing.T) {
+	r := newRig(t)
+	a := r.assignment("p1", "")
+	r.assign(a)
+	r.phase(a, bus.PhaseRunning)
+	_, js := r.server.Connect("operator")
+	names := r.fleet.Names()
+	if err := js.DeleteConsumer(bustest.Context(t), names.Assignments(), names.Consumer(host)); err != nil {
+		t.Fatal(err)
+	}
+	r.beat("the consumer missing", func(b bus.Beat) bool { return b.NoConsumer })
+	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+		t.Fatal(err)
+	}
+	r.beat("the consumer there", func(b bus.Beat) bool { return !b.NoConsumer })
+}
+
 func TestABackendThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	r := bareRig(t)
 	r.connectLeader()

@@ -179,6 +179,8 @@ type Beat struct {
 	Seq         uint64 `json:"seq"` // highest assignment sequence that was recorded
 	Digest      string `json:"digest"`
 	Resync      bool   `json:"resync,omitempty"` // the record was lost: deliver everything again
+	// NoConsumer: the host's consumer is not there, so nothing reaches it until it is made.
+	NoConsumer bool `json:"noConsumer,omitempty"`
 }
 
 // Record is the inventory's view of one proxy, in the proxies bucket.

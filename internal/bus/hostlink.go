@@ -25,6 +25,7 @@ type HostLink struct {
 	mu    sync.Mutex // guards the fields that follow
 	inst  Installation
 	bound bool
+	gone  bool // the consumer was not there at the last look
 }
 
 // OpenHost returns the link of one host. It does not block. Close it when done.
@@ -103,6 +104,7 @@ func (l *HostLink) lookUp(ctx context.Context, cons *jetstream.Consumer) error {
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		*cons = nil
+		l.setGone()
 		return errors.New("the coordinator has not admitted this host yet")
 	}
 	if err != nil {
@@ -236,7 +238,21 @@ func (l *HostLink) NothingDelivered(ctx context.Context) (bool, error) {
 func (l *HostLink) setInstallation(i Installation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.inst, l.bound = i, true
+	l.inst, l.bound, l.gone = i, true, false
+}
+
+func (l *HostLink) setGone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = true
+}
+
+// NoConsumer reports whether the host's consumer was not there when [HostLink.Assignments]
+// last looked: it was never made, or somebody deleted it.
+func (l *HostLink) NoConsumer() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone
 }
 
 // PutState publishes a state, newest wins per subject, and repeats it until it is stored.

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,7 +47,7 @@ func (f *Fleet) AdmitHost(ctx context.Context, host string) error {
 }
 
 // UnpinHost lets a new session of a host pull at once, instead of waiting until the pin of
-// the old one has expired.
+// the old one has expired. Without a consumer there is no pin.
 func (f *Fleet) UnpinHost(ctx context.Context, host string) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
@@ -54,17 +55,26 @@ func (f *Fleet) UnpinHost(ctx context.Context, host string) error {
 	if err == nil {
 		err = s.UnpinConsumer(ctx, f.names.Consumer(host), pullGroup)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) { // without one there is no pin
 		return fmt.Errorf("unpin the consumer of host %s: %w", host, err)
 	}
 	return nil
 }
 
-// ResyncHost delivers all of a host's assignments again.
+// ResyncHost delivers all of a host's assignments again. A consumer that is not there is
+// made, which delivers everything as well.
 func (f *Fleet) ResyncHost(ctx context.Context, host string) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
-	if _, err := f.js.ResetConsumerToSequence(ctx, f.names.Assignments(), f.names.Consumer(host), 1); err != nil {
+	// Asked first: the server does not answer a reset of a consumer that is not there.
+	_, err := f.js.Consumer(ctx, f.names.Assignments(), f.names.Consumer(host))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return f.AdmitHost(ctx, host)
+	}
+	if err == nil {
+		_, err = f.js.ResetConsumerToSequence(ctx, f.names.Assignments(), f.names.Consumer(host), 1)
+	}
+	if err != nil {
 		return fmt.Errorf("reset the consumer of host %s: %w", host, err)
 	}
 	return nil

@@ -75,6 +75,29 @@ func twoWait(s *bustest.Server, f *bus.Fleet) error {
 	return nil
 }
 
+func TestAConsumerThatIsGoneNeedsNoUnpinAndIsMadeByAResync(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	leader := bustest.Lead(t, f, "a")
+	link := s.Host("h1")
+	host := pull(t, link)
+	commit(t, leader, assign(f.Names(), "h1", "p", bus.NewULID()))
+	bustest.Eventually(t, "the host misses its consumer", func() error {
+		if !link.NoConsumer() {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if err := f.UnpinHost(bustest.Context(t), "h1"); err != nil {
+		t.Error(err)
+	}
+	if err := f.ResyncHost(bustest.Context(t), "h1"); err != nil {
+		t.Fatal(err)
+	}
+	if d := host.next(); d.Proxy != "p" || link.NoConsumer() {
+		t.Errorf("got %s; without a consumer: %v", d.Proxy, link.NoConsumer())
+	}
+}
+
 func TestResyncDeliversEverythingAgain(t *testing.T) {
 	s, f := bustest.Fleet(t)
 	n := f.Names()

@@ -36,11 +36,14 @@ func newChores(fleet *bus.Fleet, send func(input), log *slog.Logger) *chores {
 		work: map[string][]core.Command{}, busy: map[string]bool{}}
 }
 
-// add never blocks.
+// add never blocks. What waits already is not added again: hosts repeat what they ask for
+// while a chore is tried and tried.
 func (c *chores) add(cmd core.Command) {
 	host, _ := c.task(cmd)
 	c.mu.Lock()
-	c.work[host] = append(c.work[host], cmd)
+	if w := c.work[host]; len(w) == 0 || w[len(w)-1] != cmd {
+		c.work[host] = append(w, cmd)
+	}
 	if !c.busy[host] {
 		c.busy[host] = true
 		c.idle = append(c.idle, host)

@@ -28,6 +28,9 @@ func (m *Model) onBeat(beat Beat) {
 		m.markWaiting(func(p *proxy) bool { return true })
 	}
 	m.noteIncarnation(h, doc)
+	if doc.NoConsumer {
+		m.do(AdmitHost{h.name})
+	}
 	switch {
 	case doc.Resync && h.assigned():
 		m.resync(h, "its record was lost")
