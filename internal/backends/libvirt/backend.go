@@ -76,7 +76,7 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 		opts.HTTP = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
 	if opts.ShutdownGrace == 0 {
-		opts.ShutdownGrace = time.Minute
+		opts.ShutdownGrace = 2 * time.Minute
 	}
 	return &Backend{
 		cfg: cfg, host: host, owner: opts.Owner, log: opts.Log, grace: opts.ShutdownGrace,

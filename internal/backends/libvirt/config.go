@@ -40,7 +40,7 @@ type Options struct {
 	// HTTP downloads images; nil is a client of its own.
 	HTTP *http.Client
 	// ShutdownGrace is how long a guest may take to shut down before it is switched off.
-	// Default 60 s.
+	// Default 2 minutes: one that is emulated on a busy host was seen to need over one.
 	ShutdownGrace time.Duration
 }
 
