@@ -149,6 +149,9 @@ func (m *Model) trouble(h *host) (reason, message string) {
 	if !h.reachable {
 		return "Unreachable", "silent"
 	}
+	if h.doc == nil { // lost, or replaced by another host's of the same name
+		return "Unknown", "its own document is not there"
+	}
 	for _, uid := range slices.Sorted(maps.Keys(h.faults)) {
 		return "HostFault", "a fault of its own: " + h.faults[uid]
 	}
