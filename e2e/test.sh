@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Every test: those that need only Go, and, under the tag real, those that need libvirtd,
 # QEMU, a guest and Squid. Installs what is missing on Debian and Ubuntu as root;
-# elsewhere it says what is missing and fails. Nothing is skipped. The tests start a
-# libvirtd of their own in namespaces; the machine's own is left alone.
+# elsewhere it says what is missing and fails. Nothing is skipped. Tests start a libvirtd of
+# their own in namespaces; the one that boots a guest needs the machine's own, uses a pool of
+# its own there, and leaves nothing.
 #
-#   e2e/test.sh [arguments of go test; default: ./...]
+#   e2e/test.sh                          everything
+#   e2e/test.sh [arguments of go test]   these alone, with both tags
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/.."
-(($#)) || set -- ./...
 
 command -v go >/dev/null || { echo "test: there is no go on the PATH; go.mod says which version is needed" >&2; exit 1; }
 [[ $(id -u) == 0 ]] || { echo "test: the tests of libvirt use namespaces and devices: run as root, or run 'make test-fast'" >&2; exit 1; }
@@ -24,6 +25,13 @@ PROXYFLEET_GUEST_IMAGE=$(cat "$guest")
 export PROXYFLEET_GUEST_IMAGE PROXYFLEET_NATS_CLI PROXYFLEET_NATS_SERVER
 
 # real: needs programs of this machine; guest: boots a guest, minutes without KVM.
-tags=real,guest
-go vet -tags $tags ./...
-go test -race -tags $tags -timeout 25m "$@"
+go vet -tags real,guest ./...
+if (($#)); then
+	e2e/libvirt.sh up
+	go test -race -tags real,guest -timeout 25m "$@"
+	exit
+fi
+go test -race -tags real -timeout 25m ./...
+# A guest needs both processors of a small machine for itself, so it comes last.
+e2e/libvirt.sh up
+go test -tags real,guest -timeout 15m -run TestAVirtualMachineFromIntentToDeletion ./e2e

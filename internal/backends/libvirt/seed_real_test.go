@@ -23,7 +23,7 @@ import (
 
 // TestTheScriptInASeedLeavesASquidThatStarts takes a seed apart as cloud-init does, runs its
 // script on this machine with the folders that it writes to hidden, and has the real
-// Squid read what it left. A whole guest is booted by the test with the tag guest.
+// Squid read what it left. A whole guest is booted by the test of e2e with the tag guest.
 func TestTheScriptInASeedLeavesASquidThatStarts(t *testing.T) {
 	r := resolved{Request: backends.Request{
 		Ref: backends.Ref{Proxy: "crawl-1", UID: testUID}, UserData: []byte("#!/bin/sh\ntrue\n"),
