@@ -59,8 +59,9 @@ func (p probe) measure(b *testing.B, name string, interval time.Duration) {
 		}
 	}
 	next := time.Now()
+	run := next.UnixNano() // a name that was used before would have nothing to do
 	for n := range b.N {
-		id := fmt.Sprintf("%s-%d-%d", name, b.N, n)
+		id := fmt.Sprintf("%s-%x-%d", name, run, n)
 		sent[id] = time.Now()
 		if err := p.send(id); err != nil {
 			b.Fatal(err)

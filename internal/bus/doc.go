@@ -20,8 +20,8 @@
 // with one fsync, then acked together; an ack says "recorded", never "done". States are
 // published asynchronously, one in flight per subject, the newest wins. The leader's
 // decisions are stored in order, where there are many as an atomic batch (see
-// [Leader.Commit]); one write or batch is in flight at a time, and one whose outcome is not
-// known is repeated until it is.
+// [Leader.Commit]); the writes of one call are in flight at a time, and those whose outcome is
+// not known are repeated until it is.
 //
 // # The fence
 //
