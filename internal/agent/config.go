@@ -97,6 +97,7 @@ func (c *Config) setDefaults() {
 	orTime(&c.Intervals.Grace, 10*time.Minute)
 	orTime(&c.Intervals.RetryMin, time.Second)
 	orTime(&c.Intervals.RetryMax, 2*time.Minute)
+	c.Probe.Disabled = c.Probe.Disabled || c.Backend.Type == "sim" // nothing listens on simulated addresses
 	orTime(&c.Probe.Interval, 30*time.Second)
 	orTime(&c.Probe.Timeout, 3*time.Second)
 	orCount(&c.Probe.Failures, 3)

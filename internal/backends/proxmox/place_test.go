@@ -1,3 +1,5 @@
+//go:build pve || proxmox_real
+
 package proxmox
 
 import (

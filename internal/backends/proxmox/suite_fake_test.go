@@ -1,4 +1,4 @@
-//go:build !proxmox_real
+//go:build pve && !proxmox_real
 
 package proxmox
 

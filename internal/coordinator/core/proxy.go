@@ -65,7 +65,7 @@ func emptyLedger(name string) bus.Ledger {
 func (m *Model) onIntent(name string, msg bus.Msg) {
 	if bad := intents.Label("name", name, bus.MaxProxyName); bad != nil {
 		// Such a name cannot be a key or a host name, so it gets an event and no record.
-		m.sayFleet("IntentRejected", fmt.Sprintf("sequence %d: the subject's last token %s", msg.Seq, bad.Message), msg.Seq)
+		m.sayFleet("IntentRejected", fmt.Sprintf("the intent for %.60q is refused: the name %s", name, bad.Message), msg.Seq)
 		return
 	}
 	p := m.proxy(name)

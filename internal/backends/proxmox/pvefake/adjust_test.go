@@ -1,3 +1,5 @@
+//go:build pve || proxmox_real
+
 package pvefake
 
 import "strings"
