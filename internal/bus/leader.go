@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,7 +19,7 @@ type Leader struct {
 	holder  string
 	fence   uint64            // sequence of our fence in the assignments
 	buckets map[string]uint64 // and in each bucket
-	last    uint64            // highest sequence of what we stored in the assignments
+	last    atomic.Uint64     // highest sequence of what we stored in the assignments
 }
 
 // Lead rewrites the fence of the assignments and of every bucket: from then on no write of
@@ -34,7 +35,7 @@ func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
 	if l.fence, err = l.writeFence(ctx, f.names.Assignments(), f.names.Fence(), seq); err != nil {
 		return nil, err
 	}
-	l.last = l.fence
+	l.last.Store(l.fence)
 	for _, b := range bucketNames(f.names) {
 		if err := l.fenceBucket(ctx, b); err != nil {
 			return nil, err
@@ -143,9 +144,9 @@ func (l *Leader) Commit(ctx context.Context, writes []Write) error {
 		msgs[i] = &nats.Msg{Subject: w.Subject, Data: w.Data, Header: w.Header}
 	}
 	names := l.fleet.names
-	to := target{stream: names.Assignments(), fence: names.Fence(), expected: l.fence, last: l.last}
+	to := target{stream: names.Assignments(), fence: names.Fence(), expected: l.fence, last: l.last.Load()}
 	seq, err := l.commitAll(ctx, to, msgs)
-	l.last = max(l.last, seq)
+	l.last.Store(max(l.last.Load(), seq)) // too low only costs a round trip
 	if !errors.Is(err, errSequenceMoved) {
 		return err
 	}
