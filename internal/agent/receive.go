@@ -13,8 +13,8 @@ import (
 // errFrozen keeps assignments of streams that were made anew from being taken or acked.
 var errFrozen = errors.New("the streams were made anew; nothing is taken from them until a person accepts that")
 
-// receive records a pull's assignments with one fsync and hands them to the loop. Nothing
-// is acked when it fails.
+// receive records a pull's assignments with one fsync, and hands them to the loop before
+// that ends. Nothing is acked when it fails.
 func (a *Agent) receive(deliveries []bus.Delivery) error {
 	i, ok := a.link.Consumer()
 	if !ok {
@@ -62,12 +62,19 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 			entries[n], headers[n] = entry{Assignment: *d.Doc, Seq: d.Seq}, traceOf(d.Header)
 		}
 	}
-	if err := a.record.put(entries, seq); err != nil {
+	err := a.record.put(entries, seq)
+	if err == nil {
+		// The disk takes its time beside the work. Should the machine lose power before it is
+		// done, the assignments were not acked: they come again, and what was made of them is
+		// adopted by its mark.
+		for n, e := range entries {
+			a.loop.assign(e, headers[n], false)
+		}
+		err = a.record.sync()
+	}
+	if err != nil {
 		a.log.Error("cannot record assignments; they are not acked and come again", "count", len(entries), "error", err)
 		return err
-	}
-	for n, e := range entries {
-		a.loop.assign(e, headers[n], false)
 	}
 	for _, uid := range again {
 		a.loop.republish(uid)

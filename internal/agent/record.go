@@ -36,6 +36,9 @@ type record struct {
 	retired map[string]retired
 	seen    map[string]seen
 	seq     uint64
+
+	unsynced bool // something that was put is perhaps not on disk
+	doubtful bool // a sync has failed
 }
 
 // damage tells what opening a record found wrong. The zero value is a whole record.
@@ -121,7 +124,8 @@ func (r *record) apply(l line) {
 	r.seq = max(r.seq, l.Seq)
 }
 
-// put records entries and the highest sequence of their batch with one fsync.
+// put writes entries and the highest sequence of their batch. They are recorded once sync
+// has returned nil.
 func (r *record) put(entries []entry, seq uint64) error {
 	lines := make([]line, 0, len(entries)+1)
 	for i := range entries {
@@ -133,7 +137,30 @@ func (r *record) put(entries []entry, seq uint64) error {
 		return nil
 	}
 	lines = append(lines, line{Seq: seq})
-	return r.appendLocked(lines, true)
+	r.unsynced = true
+	return r.appendLocked(lines)
+}
+
+// sync brings what was put to the disk. After a failure the kernel no longer knows which
+// pages were meant, and would call the next sync a success: the record is written anew then.
+func (r *record) sync() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.unsynced {
+		return nil
+	}
+	var err error
+	if r.doubtful {
+		err = r.compactLocked()
+	} else {
+		err = r.file.Sync()
+	}
+	r.doubtful = err != nil
+	if err != nil {
+		return fmt.Errorf("sync the record: %w", err)
+	}
+	r.unsynced = false
+	return nil
 }
 
 // retire drops a uid of which nothing is left, if it still is what was finished. It is not
@@ -145,7 +172,7 @@ func (r *record) retire(e entry, now time.Time) error {
 	if held, ok := r.entries[uid]; !ok || held.Seq != e.Seq {
 		return nil
 	}
-	return r.appendLocked([]line{{Retire: &retired{uid, e.Seq, e.Assignment.Generation, now.UTC().Truncate(time.Second)}}}, false)
+	return r.appendLocked([]line{{Retire: &retired{uid, e.Seq, e.Assignment.Generation, now.UTC().Truncate(time.Second)}}})
 }
 
 // saw remembers what is known of a recorded uid, unsynced, when it differs.
@@ -156,11 +183,11 @@ func (r *record) saw(s seen) error {
 	if _, held := r.entries[s.UID]; !held || ok && old.Phase == s.Phase && old.Generation == s.Generation && slices.Equal(old.Addresses, s.Addresses) {
 		return nil
 	}
-	return r.appendLocked([]line{{Seen: &s}}, false)
+	return r.appendLocked([]line{{Seen: &s}})
 }
 
 // appendLocked writes lines; after an error neither the file nor the maps have them.
-func (r *record) appendLocked(lines []line, sync bool) error {
+func (r *record) appendLocked(lines []line) error {
 	var buf []byte
 	for _, l := range lines {
 		b, err := encodeLine(l)
@@ -170,9 +197,6 @@ func (r *record) appendLocked(lines []line, sync bool) error {
 		buf = append(buf, b...)
 	}
 	_, err := r.file.WriteAt(buf, r.size)
-	if err == nil && sync {
-		err = r.file.Sync()
-	}
 	if err != nil {
 		// What was half written is overwritten by the next append; a start before that finds a
 		// torn tail.

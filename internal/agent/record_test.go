@@ -143,7 +143,7 @@ func TestCompactionKeepsWhatCounts(t *testing.T) {
 		}
 		e := someEntry("a", uint64(n+1))
 		r.mu.Lock()
-		err := r.appendLocked([]line{{Put: &e}}, false)
+		err := r.appendLocked([]line{{Put: &e}})
 		r.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
