@@ -36,10 +36,10 @@ export PROXYFLEET_GUEST_IMAGE PROXYFLEET_NATS_CLI PROXYFLEET_NATS_SERVER
 go vet -tags real,guest,pve ./...
 if (($#)); then
 	e2e/libvirt.sh up
-	go test -race -tags real,guest,pve -timeout 25m "$@"
+	go test -race -count 1 -tags real,guest,pve -timeout 25m "$@"
 	exit
 fi
-go test -race -tags real,pve -timeout 25m ./...
+go test -race -count 1 -tags real,pve -timeout 25m ./...
 # A guest needs both processors of a small machine for itself, so it comes last.
 e2e/libvirt.sh up
-go test -tags real,guest,pve -timeout 15m -run TestAVirtualMachineFromIntentToDeletion ./e2e
+go test -count 1 -tags real,guest,pve -timeout 15m -run TestAVirtualMachineFromIntentToDeletion ./e2e
