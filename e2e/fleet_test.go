@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -206,7 +205,7 @@ func (f *fleet) awaitNoTrace(proxy string, within time.Duration) {
 	})
 }
 
-// events returns the reasons of a subject's events, in order.
+// events returns a subject's events, in order.
 func (f *fleet) events(subject string) []bus.Event {
 	f.t.Helper()
 	cons, err := f.js.OrderedConsumer(f.t.Context(), f.names.Events(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
@@ -226,13 +225,4 @@ func (f *fleet) events(subject string) []bus.Event {
 		out = append(out, e)
 	}
 	return out
-}
-
-// reasons are those of events, joined for people.
-func reasons(events []bus.Event) string {
-	var out []string
-	for _, e := range events {
-		out = append(out, e.Reason)
-	}
-	return strings.Join(out, " ")
 }

@@ -68,7 +68,7 @@ func logger(cfg agent.LogConfig) (*slog.Logger, error) {
 	if cfg.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
 	}
-	return slog.New(tint.NewHandler(os.Stderr, &tint.Options{Level: level, NoColor: !terminal(os.Stderr)})), nil
+	return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: level, NoColor: !terminal(os.Stderr)})), nil
 }
 
 func terminal(f *os.File) bool {

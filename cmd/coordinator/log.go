@@ -22,7 +22,7 @@ func (c logConfig) logger() (*slog.Logger, error) {
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
 	}
-	return slog.New(tint.NewHandler(os.Stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !terminal(os.Stderr)})), nil
+	return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: level, TimeFormat: "15:04:05.000", NoColor: !terminal(os.Stderr)})), nil
 }
 
 func terminal(f *os.File) bool {

@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -220,7 +221,7 @@ func (f *Fleet) Beats(ctx context.Context, handle func(host string, b Beat)) err
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err == nats.ErrSlowConsumer { // said once by the error handler; beats come again
+		if errors.Is(err, nats.ErrSlowConsumer) { // said once by the error handler; beats come again
 			continue
 		}
 		if err != nil {

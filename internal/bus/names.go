@@ -26,17 +26,33 @@ func (n Names) bucket(s string) string {
 
 // Streams.
 
-func (n Names) Intents() string     { return n.stream("INTENTS") }
+// Intents is the stream of what people want.
+func (n Names) Intents() string { return n.stream("INTENTS") }
+
+// Assignments is the stream of the leader: assignments, ledger and fence.
 func (n Names) Assignments() string { return n.stream("ASSIGNMENTS") }
+
+// LeaseStream is the stream of the lease.
 func (n Names) LeaseStream() string { return n.stream("LEASE") }
-func (n Names) States() string      { return n.stream("STATES") }
-func (n Names) Events() string      { return n.stream("EVENTS") }
+
+// States is the stream of what agents see.
+func (n Names) States() string { return n.stream("STATES") }
+
+// Events is the stream of what people are told.
+func (n Names) Events() string { return n.stream("EVENTS") }
 
 // Buckets. Each has a key [FenceKey] that readers skip.
 
-func (n Names) Proxies() string   { return n.bucket("proxies") }
-func (n Names) Pools() string     { return n.bucket("pools") }
-func (n Names) Hosts() string     { return n.bucket("hosts") }
+// Proxies is the bucket of records, by proxy.
+func (n Names) Proxies() string { return n.bucket("proxies") }
+
+// Pools is the bucket of pools.
+func (n Names) Pools() string { return n.bucket("pools") }
+
+// Hosts is the bucket of hosts.
+func (n Names) Hosts() string { return n.bucket("hosts") }
+
+// Endpoints is the bucket of proxies that are healthy now, by pool and proxy.
 func (n Names) Endpoints() string { return n.bucket("endpoints") }
 
 // FenceKey is the key of a bucket that holds the leader's fence.
@@ -44,33 +60,71 @@ const FenceKey = "_fence"
 
 // Subjects.
 
+// IntentProxy is where the intent for a proxy is published.
 func (n Names) IntentProxy(proxy string) string { return n.root() + ".intent.proxy." + proxy }
-func (n Names) IntentPool(pool string) string   { return n.root() + ".intent.pool." + pool }
+
+// IntentPool is where the intent for a pool is published.
+func (n Names) IntentPool(pool string) string { return n.root() + ".intent.pool." + pool }
+
+// Assign is the subject of one binding.
 func (n Names) Assign(host, proxy, uid string) string {
 	return n.root() + ".assign." + host + "." + proxy + "." + uid
 }
-func (n Names) AssignHost(host string) string   { return n.root() + ".assign." + host + ".>" }
+
+// AssignHost matches all bindings of a host.
+func (n Names) AssignHost(host string) string { return n.root() + ".assign." + host + ".>" }
+
+// Ledger is the subject of a ledger entry; kind is proxy, pool or host.
 func (n Names) Ledger(kind, name string) string { return n.root() + ".ledger." + kind + "." + name }
-func (n Names) Fence() string                   { return n.root() + ".fence" }
-func (n Names) Lease() string                   { return n.root() + ".lease" }
-func (n Names) StateHost(host string) string    { return n.root() + ".state." + host + ".host" }
-func (n Names) EventProxy(proxy string) string  { return n.root() + ".event.proxy." + proxy }
-func (n Names) EventHost(host string) string    { return n.root() + ".event.host." + host }
-func (n Names) EventFleet() string              { return n.root() + ".event.fleet" }
-func (n Names) Beat(host string) string         { return n.root() + ".beat." + host }
-func (n Names) API() string                     { return n.root() + ".api" }
+
+// Fence is the subject of the fence.
+func (n Names) Fence() string { return n.root() + ".fence" }
+
+// Lease is the subject of the lease.
+func (n Names) Lease() string { return n.root() + ".lease" }
+
+// StateHost is where an agent tells of its host.
+func (n Names) StateHost(host string) string { return n.root() + ".state." + host + ".host" }
+
+// EventProxy has the events of a proxy.
+func (n Names) EventProxy(proxy string) string { return n.root() + ".event.proxy." + proxy }
+
+// EventHost has the events of a host.
+func (n Names) EventHost(host string) string { return n.root() + ".event.host." + host }
+
+// EventFleet has the events that are of no proxy and no host.
+func (n Names) EventFleet() string { return n.root() + ".event.fleet" }
+
+// Beat is where an agent shows that it lives.
+func (n Names) Beat(host string) string { return n.root() + ".beat." + host }
+
+// API is the group of the coordinator's micro service.
+func (n Names) API() string { return n.root() + ".api" }
+
+// StateProxy is where an agent tells of one binding.
 func (n Names) StateProxy(host, proxy, uid string) string {
 	return n.root() + ".state." + host + ".proxy." + proxy + "." + uid
 }
 
 // Wildcards of each stream.
 
+// AllIntents matches every intent.
 func (n Names) AllIntents() string { return n.root() + ".intent.>" }
-func (n Names) AllAssign() string  { return n.root() + ".assign.>" }
-func (n Names) AllLedger() string  { return n.root() + ".ledger.>" }
-func (n Names) AllStates() string  { return n.root() + ".state.>" }
-func (n Names) AllEvents() string  { return n.root() + ".event.>" }
-func (n Names) AllBeats() string   { return n.root() + ".beat.*" }
+
+// AllAssign matches every assignment.
+func (n Names) AllAssign() string { return n.root() + ".assign.>" }
+
+// AllLedger matches every ledger entry.
+func (n Names) AllLedger() string { return n.root() + ".ledger.>" }
+
+// AllStates matches every state.
+func (n Names) AllStates() string { return n.root() + ".state.>" }
+
+// AllEvents matches every event.
+func (n Names) AllEvents() string { return n.root() + ".event.>" }
+
+// AllBeats matches every beat.
+func (n Names) AllBeats() string { return n.root() + ".beat.*" }
 
 // Consumer is the name of a host's durable consumer of the assignments.
 func (n Names) Consumer(host string) string { return "agent-" + host }

@@ -13,11 +13,10 @@ import (
 
 // found is what the files of one name say.
 type found struct {
-	state    *state
-	conf     *conf
-	lock     bool
-	mark     *backends.Mark // of any of the files
-	unmarked string         // a file that stands alone, without any that is marked
+	state *state
+	conf  *conf
+	lock  bool
+	mark  *backends.Mark // of any of the files
 }
 
 // errForeign says that a file is somebody else's.
