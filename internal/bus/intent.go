@@ -34,7 +34,7 @@ type Spec struct {
 	// CloudInitBase64 is the same for user-data that is not text. At most one of both.
 	CloudInitBase64 string `json:"cloudInitBase64,omitempty"`
 	// OnHostLoss says what happens when the host falls silent: "replace" (the default)
-	// places the proxy elsewhere after a delay, "wait" does not.
+	// places the proxy elsewhere after a delay, "wait" does not. Kept, and not acted on yet.
 	OnHostLoss string `json:"onHostLoss,omitempty" jsonschema:"enum=replace,enum=wait,default=replace"`
 }
 

@@ -8,8 +8,8 @@
 // Any number of coordinators run; one leads, the others stand by and write nothing. A
 // leader that loses the lease or its fence steps down and stands by again. A new leader
 // takes the lease, rewrites the fence, reads every stream from its first sequence to its
-// end, and acts then: a standby keeps no model of its own, because removals by sequence
-// are not told to readers, and reading 10,000 proxies anew takes less than a lease's life.
+// end, and acts then: a standby keeps no model of its own: reading everything anew takes
+// about as long as a lease lives, and there is no second way to keep a model right.
 //
 // # Goroutines
 //

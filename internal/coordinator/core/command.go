@@ -12,13 +12,13 @@ type Commit struct {
 	Trace  string // traceparent of the intent that caused it, or empty
 }
 
-// Retire removes a tombstone and then the state of its uid, each by its exact sequence;
+// Retire ends a tombstone and the state of its uid, unless there is something newer;
 // 0: there is none.
 type Retire struct {
 	Assign, State bus.Msg // subject and sequence only
 }
 
-// ForgetLedger removes a ledger entry by its exact sequence.
+// ForgetLedger ends what is stored of a ledger entry.
 type ForgetLedger struct{ Entry bus.Msg }
 
 // Bucket is one of the inventory's.
