@@ -88,6 +88,8 @@ func (m *Model) Step(in Input) []Command {
 			m.onPulls(e)
 		case Usage:
 			m.onUsage(e)
+		case Request:
+			m.onRequest(e)
 		case Tick:
 			m.onTick()
 		}
