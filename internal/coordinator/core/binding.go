@@ -129,7 +129,8 @@ func (m *Model) onState(at bus.Parsed, msg bus.Msg) {
 	if m.live && b.host.id != "" && s.HostID != b.host.id {
 		return // of a host that was replaced, or is not admitted
 	}
-	if old := b.state; old != nil && (s.Session < old.Session || s.Session == old.Session && s.Counter <= old.Counter) {
+	// While loading the newest that is stored counts, as it does when all is read at once.
+	if old := b.state; m.live && old != nil && (s.Session < old.Session || s.Session == old.Session && s.Counter <= old.Counter) {
 		return
 	}
 	b.state = &s

@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -160,6 +161,9 @@ func (m *Model) onMessage(msg bus.Msg) {
 		m.high = max(m.high, msg.Seq)
 	}
 	if len(msg.Data) == 0 { // a marker: something was removed, and absence decides nothing
+		if !m.live {
+			m.unload(at)
+		}
 		return
 	}
 	switch {
@@ -185,13 +189,23 @@ func (m *Model) onCaughtUp() {
 	}
 	m.live = true
 	m.pruneAt = m.now.Add(pruneEvery)
-	for _, p := range sorted(m.proxies) {
+	m.dirty = nil
+	for _, p := range m.byAge() {
+		p.marked = false
 		m.join(p)
 		m.mark(p)
 	}
 	for _, h := range sorted(m.hosts) {
 		m.joinHost(h)
 	}
+}
+
+// byAge is every proxy, the oldest newest intent first, those without one last by name: the
+// same order however the model came about.
+func (m *Model) byAge() []*proxy {
+	return slices.SortedFunc(maps.Values(m.proxies), func(a, b *proxy) int {
+		return cmp.Or(cmp.Compare(a.intent.seq-1, b.intent.seq-1), cmp.Compare(a.name, b.name)) // 0-1 is the highest
+	})
 }
 
 func (m *Model) onUsage(u Usage) {

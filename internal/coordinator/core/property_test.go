@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"proxyfleet/internal/bus"
@@ -53,7 +54,7 @@ func TestWhateverHappensTheFleetConverges(t *testing.T) {
 			"silence":  func(*rapid.T) { f.silence(host()) },
 			"beat":     func(*rapid.T) { f.beat(host()) },
 			"time":     func(*rapid.T) { f.now = f.now.Add(90 * time.Second); f.step(Tick{}) },
-			"takeover": func(*rapid.T) { f.takeover() },
+			"takeover": func(*rapid.T) { f.sameWarm(); f.takeover() },
 			"foreign": func(*rapid.T) {
 				if live := f.live(name()); len(live) > 0 {
 					f.step(Message(f.store(live[0], []byte(`{"desired":"absent"}`))))
@@ -63,6 +64,18 @@ func TestWhateverHappensTheFleetConverges(t *testing.T) {
 		})
 		f.converge(hosts, names)
 	})
+}
+
+// sameWarm holds that a standby, which has seen everything that was ever stored, decides as
+// a model does that reads what is stored now.
+func (f *fleet) sameWarm() {
+	cold := New(f.cfg)
+	cold.Step(Input{Now: f.now, Events: f.everything()})
+	caughtUp := Input{Now: f.now, Events: []Event{CaughtUp{}}}
+	want, got := cold.Step(caughtUp), f.standby().Step(caughtUp)
+	if diff := gocmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got)); diff != "" {
+		f.t.Fatalf("a standby decides otherwise than one that reads anew (-anew +standby):\n%s", diff)
+	}
 }
 
 // fleet is a world whose hosts answer.

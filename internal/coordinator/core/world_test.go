@@ -20,6 +20,7 @@ type world struct {
 	steps  uint64
 	seq    map[string]uint64  // by stream
 	stored map[string]bus.Msg // by subject
+	told   []bus.Msg          // all that was ever stored, in order: what a standby has seen
 	echo   []Event            // stored by the model, not yet given back
 	mute   bool               // nothing comes back
 	counts uint64             // counter of the hosts' documents
@@ -59,6 +60,7 @@ func (w *world) store(subject string, data []byte) bus.Msg {
 	w.seq[s]++
 	msg := bus.Msg{Subject: subject, Seq: w.seq[s], Time: w.now, Data: data}
 	w.stored[subject] = msg
+	w.told = append(w.told, msg)
 	return msg
 }
 
@@ -90,7 +92,8 @@ func (w *world) step(events ...Event) []Command {
 }
 
 func (w *world) remove(m bus.Msg) {
-	if w.stored[m.Subject].Seq == m.Seq {
+	if was, ok := w.stored[m.Subject]; ok && was.Seq == m.Seq {
+		w.told = append(w.told, bus.Msg{Subject: m.Subject}) // the marker, which goes by itself
 		delete(w.stored, m.Subject)
 	}
 }
@@ -107,6 +110,11 @@ func (w *world) settle(events ...Event) []Command {
 // takeover replaces the model by one that reads everything anew.
 func (w *world) takeover() []Command {
 	w.model, w.echo = New(w.cfg), nil
+	return w.settle(append(w.everything(), CaughtUp{})...)
+}
+
+// everything is what is stored, as it is read.
+func (w *world) everything() []Event {
 	msgs := slices.SortedFunc(maps.Values(w.stored), func(a, b bus.Msg) int {
 		return cmp.Or(cmp.Compare(w.stream(a.Subject), w.stream(b.Subject)), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -114,7 +122,16 @@ func (w *world) takeover() []Command {
 	for _, m := range msgs {
 		events = append(events, Message(m))
 	}
-	return w.settle(append(events, CaughtUp{})...)
+	return events
+}
+
+// standby is a model that has followed everything that was ever stored.
+func (w *world) standby() *Model {
+	m := New(w.cfg)
+	for _, msg := range w.told {
+		m.Step(Input{Now: w.now, Events: []Event{Message(msg)}})
+	}
+	return m
 }
 
 // host is a host's document with what most tests want.
