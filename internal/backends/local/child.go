@@ -18,7 +18,8 @@ import (
 	"proxyfleet/internal/backends"
 )
 
-// checkLock is how often a child looks whether its lock file is still there.
+// checkLock is how often a child looks whether its lock file is still there, its log not too
+// large, and its memory within its limit.
 const checkLock = time.Second
 
 // RunChild is the proxy process: what follows Options.Exec are args, the state directory and
@@ -55,6 +56,8 @@ type child struct {
 	log   *slog.Logger
 	proxy proxy
 	conf  conf // in force
+
+	clients clientListener
 }
 
 // holds reports whether the file that we locked is still the one under its name.
@@ -82,7 +85,9 @@ func (c *child) serve(ctx context.Context, lock *os.File, reload <-chan os.Signa
 	}
 	server := newServer(&c.proxy)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	c.clients.Listener = listener
+	c.limit()
+	go func() { served <- server.Serve(&c.clients) }()
 	c.say(run{Applied: digest})
 	c.log.Info("listening", "address", at.String(), "proxy", c.conf.Mark.Proxy, "uid", c.uid)
 
@@ -96,11 +101,17 @@ func (c *child) serve(ctx context.Context, lock *os.File, reload <-chan os.Signa
 				c.say(run{Applied: digest, Tried: tried, Class: backends.ErrTransient.Error(), Error: err.Error()})
 			} else {
 				digest = tried
+				c.limit()
 				c.say(run{Applied: digest})
 			}
 		case <-tick.C:
 			if !c.holds(lock) {
 				c.log.Warn("the lock file is gone: ending")
+				return server.Close()
+			}
+			c.tend()
+			if used, over := c.conf.Limits.exceeded(); over {
+				c.log.Error("more memory than allowed: ending; the agent starts it again", "usedMiB", used, "limitMiB", c.conf.Limits.MemoryMiB)
 				return server.Close()
 			}
 		case err := <-served:

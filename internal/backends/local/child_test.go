@@ -206,6 +206,49 @@ func TestAChildEndsWhenItsLockFileIsGone(t *testing.T) {
 	eventually(t, "the child ends", func() bool { return len(processes(t, dir)) == 0 })
 }
 
+func TestAChildOverItsMemoryEnds(t *testing.T) {
+	dir := newHost(t)
+	pid := pidOf(t, ensure(t, backend(t, dir, nil), request(ref(14))))
+	conf, err := os.ReadFile(file(dir, ref(14), ".conf"))
+	must(t, err)
+	less := strings.Replace(string(conf), `"memoryMiB": 512`, `"memoryMiB": 1`, 1)
+	if less == string(conf) {
+		t.Fatalf("no limit in the configuration:\n%s", conf)
+	}
+	must(t, os.WriteFile(file(dir, ref(14), ".conf"), []byte(less), 0o600))
+	must(t, syscall.Kill(pid, syscall.SIGHUP))
+	eventually(t, "the child ends", func() bool { return len(processes(t, dir)) == 0 })
+	if log, err := os.ReadFile(file(dir, ref(14), ".log")); err != nil || !strings.Contains(string(log), "more memory than allowed") {
+		t.Errorf("the log does not say why: %s (%v)", log, err)
+	}
+}
+
+func TestALogThatIsTooLargeBeginsAnew(t *testing.T) {
+	dir := newHost(t)
+	b := backend(t, dir, nil)
+	pid := pidOf(t, ensure(t, b, request(ref(15))))
+	log, err := os.OpenFile(file(dir, ref(15), ".log"), os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = log.Write(make([]byte, 1<<20))
+	must(t, errors.Join(err, log.Close()))
+	eventually(t, "the log is put aside", func() bool {
+		old, err1 := os.Stat(file(dir, ref(15), ".log.1"))
+		now, err2 := os.Stat(file(dir, ref(15), ".log"))
+		return err1 == nil && err2 == nil && old.Size() > 1<<20 && now.Size() < 1<<10
+	})
+	must(t, os.WriteFile(file(dir, ref(15), ".conf"), []byte("{"), 0o600))
+	must(t, syscall.Kill(pid, syscall.SIGHUP))
+	eventually(t, "the child writes to the new one", func() bool {
+		now, err := os.ReadFile(file(dir, ref(15), ".log"))
+		return err == nil && strings.Contains(string(now), "the former one stays in force")
+	})
+	must(t, os.Remove(file(dir, ref(15), ".conf")))
+	must(t, b.Delete(t.Context(), ref(15)))
+	if left := traces(t, dir, ref(15)); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 func TestASecondChildLeavesTheFirstAlone(t *testing.T) {
 	dir := newHost(t)
 	b := backend(t, dir, nil)

@@ -57,7 +57,11 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 				return wrapDisk(op, err, p.name)
 			}
 		}
-		if err := remove(p.file(file.ext)); err != nil {
+		err := remove(p.file(file.ext))
+		if file.ext == extLog {
+			err = errors.Join(err, remove(p.file(extOld)))
+		}
+		if err != nil {
 			return backends.Wrap(backends.ErrTransient, op, err, "cannot remove %s; it is still there", p.file(file.ext))
 		}
 		if file.ext != extLock {

@@ -18,10 +18,10 @@ var errRefused = errors.New("this destination is not allowed")
 // dialer resolves, asks the rules, and dials exactly what it asked for: a name that resolves
 // to something else a moment later changes nothing.
 type dialer struct {
-	egress netip.Addr // source address; invalid: the system's choice
-	rules  egress.Rules
-	own    *ownAddresses
-	lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	sources []netip.Addr // at most one of a family; none: the system's choice
+	rules   egress.Rules
+	own     *ownAddresses
+	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // resolve returns the addresses of a host; one that is refused refuses all of them.
@@ -39,7 +39,7 @@ func (d dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 		if !rules.Addr(a) {
 			return nil, errRefused
 		}
-		if !d.egress.IsValid() || d.egress.Is4() == a.Is4() {
+		if _, ok := sourceFor(d.sources, a); ok || len(d.sources) == 0 {
 			usable = append(usable, a)
 		}
 	}
@@ -47,6 +47,16 @@ func (d dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 		return nil, errors.New("the host has no address of the family that this proxy leaves by")
 	}
 	return usable, nil
+}
+
+// sourceFor is the one of sources that has a's family.
+func sourceFor(sources []netip.Addr, a netip.Addr) (netip.Addr, bool) {
+	for _, s := range sources {
+		if s.Is4() == a.Is4() {
+			return s, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // lookup resolves a name. An address is taken as it stands, since a mapped one would look
@@ -89,8 +99,8 @@ func dialFromContext(ctx context.Context, _, _ string) (net.Conn, error) {
 		if left := len(t.addrs) - i; left > 1 { // leave time for those that follow
 			nd.Timeout = dialTimeout / time.Duration(left)
 		}
-		if t.dialer.egress.IsValid() {
-			nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(t.dialer.egress, 0))
+		if source, ok := sourceFor(t.dialer.sources, a); ok {
+			nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
 		}
 		c, err := nd.DialContext(ctx, "tcp", netip.AddrPortFrom(a, t.port).String())
 		if err == nil {

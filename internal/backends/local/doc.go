@@ -12,7 +12,7 @@
 //	pf-….conf  what the child reads: mark, rules, hashed password
 //	pf-….lock  the child holds a lock on it for as long as it lives; has the mark
 //	pf-….run   what the child says of itself: its pid and the configuration that it applied
-//	pf-….log   what the child logs; no requests
+//	pf-….log   what the child logs; no requests. Past 1 MiB it becomes pf-….log.1
 //
 // The first three carry the mark, and one that lacks ours makes the whole name a Conflict.
 // They are replaced by rename, so that none is ever half-written.

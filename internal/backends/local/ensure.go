@@ -1,8 +1,10 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"proxyfleet/internal/backends"
@@ -106,10 +108,8 @@ func (b *Backend) claim(ctx context.Context, p paths, f found, req backends.Requ
 func (b *Backend) configure(ctx context.Context, p paths, s state, req backends.Request) (digest string, err error) {
 	const op = "write configuration"
 	c := conf{Mark: s.Mark, Address: s.Address, Port: s.Port, Username: req.Access.Username, AllowFrom: req.Access.AllowFrom,
-		Private: req.Access.Private, ConnectPorts: req.Access.ConnectPorts, Loopback: b.loopback}
-	if !s.Address.IsLoopback() {
-		c.Egress = s.Address
-	}
+		Private: req.Access.Private, ConnectPorts: req.Access.ConnectPorts, Loopback: b.loopback,
+		Sources: b.sourcesOf(s.Address), Limits: b.limits}
 	if req.Access.Username != "" {
 		if c.PasswordHash, err = passwd.Hash(req.UID, req.Access.Username, req.Access.Password); err != nil {
 			return "", backends.Wrap(backends.ErrPermanent, op, err, "password of proxy %s", req.Proxy)
@@ -144,28 +144,35 @@ func (b *Backend) place(ctx context.Context, name string, req backends.Request, 
 	if old != nil && (req.Port == 0 || req.Port == old.Port) { // its state was lost, its place is still its own
 		return netip.AddrPortFrom(old.Address, uint16(old.Port)), nil
 	}
-	address := b.addresses[0]
-	for _, a := range b.addresses {
-		if load[a] < load[address] {
-			address = a
-		}
-	}
+	first, last := b.first, b.last
 	if req.Port != 0 {
-		for _, a := range b.addresses { // another address may have that port free
-			at := netip.AddrPortFrom(a, uint16(req.Port))
-			if !taken[at] && canListen(ctx, at) == nil {
+		first, last = req.Port, req.Port
+	}
+	addresses := slices.Clone(b.addresses)
+	slices.SortStableFunc(addresses, func(x, y netip.Addr) int { return cmp.Compare(load[x], load[y]) })
+	for _, a := range addresses { // the next one may have free what others took of the first
+		for port := first; port <= last; port++ {
+			if err := ctx.Err(); err != nil {
+				return netip.AddrPort{}, err
+			}
+			if at := netip.AddrPortFrom(a, uint16(port)); !taken[at] && canListen(ctx, at) == nil {
 				return at, nil
 			}
 		}
+	}
+	if req.Port != 0 {
 		return none("port %d is taken on every address of this host", req.Port)
 	}
-	for port := b.first; port <= b.last; port++ {
-		at := netip.AddrPortFrom(address, uint16(port))
-		if !taken[at] && canListen(ctx, at) == nil {
-			return at, ctx.Err()
-		}
+	return none("no port between %d and %d is free on any address of this host", first, last)
+}
+
+// sourcesOf are the source addresses of who listens on a. One that is configured no more
+// keeps itself, so that what runs goes on leaving as it did.
+func (b *Backend) sourcesOf(a netip.Addr) []netip.Addr {
+	if sources := b.sources[a]; len(sources) > 0 || a.IsLoopback() {
+		return sources
 	}
-	return none("no port between %d and %d is free on %s", b.first, b.last, address)
+	return []netip.Addr{a}
 }
 
 // taken tells which places other names have, whoever owns them, and how many names.

@@ -20,6 +20,7 @@ import (
 const (
 	extRun   = ".run"
 	extLog   = ".log"
+	extOld   = ".log.1" // what the log was before it began anew
 	extConf  = ".conf"
 	extLock  = ".lock"
 	extState = ".json"
@@ -42,13 +43,14 @@ type conf struct {
 	Mark         backends.Mark  `json:"mark"`
 	Address      netip.Addr     `json:"address"`
 	Port         int            `json:"port"`
-	Egress       netip.Addr     `json:"egress,omitzero"` // source address; invalid: the system's choice
+	Sources      []netip.Addr   `json:"sources,omitempty"` // at most one of a family; none: the system's choice
 	Username     string         `json:"username,omitempty"`
 	PasswordHash string         `json:"passwordHash,omitempty"`
 	AllowFrom    []netip.Prefix `json:"allowFrom,omitempty"`
 	Private      bool           `json:"private,omitempty"`
 	ConnectPorts []int          `json:"connectPorts,omitempty"`
 	Loopback     bool           `json:"loopback,omitempty"`
+	Limits       Limits         `json:"limits,omitzero"`
 }
 
 // lockFile is what stands in the file that is locked.

@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -71,18 +73,52 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 	return backends.Offer{Capacity: backends.Capacity{VCPUs: -1, MemoryMiB: -1, DiskGiB: -1, Slots: b.slots()}}, ctx.Err()
 }
 
-// Check implements [backends.Backend]: the state directory and each address.
+// Check implements [backends.Backend]: the state directory, each address, and each source
+// address that is not listened on as well.
 func (b *Backend) Check(ctx context.Context) []backends.TargetHealth {
 	checks := []backends.TargetHealth{b.checkState()}
+	free := b.free()
 	for _, a := range b.addresses {
-		c := backends.TargetHealth{Target: "address/" + a.String(), Code: backends.CheckOK}
-		if err := canListen(ctx, netip.AddrPortFrom(a, 0)); err != nil {
-			c.Code = backends.CheckNetworkNotFound
-			c.Message = fmt.Sprintf("cannot listen on %s: %v; add it to an interface or take it out of backend.addresses", a, err)
-		}
+		c := checkAddress(ctx, "address/", a, "backend.addresses")
+		c.Details = map[string]string{"freePorts": strconv.Itoa(free[a])}
 		checks = append(checks, c)
 	}
+	for _, a := range b.addresses {
+		for _, source := range b.sources[a] {
+			if !slices.Contains(b.addresses, source) {
+				checks = append(checks, checkAddress(ctx, "egress/", source, "backend.egress"))
+			}
+		}
+	}
 	return checks
+}
+
+// checkAddress sees whether an address is one of this host's.
+func checkAddress(ctx context.Context, kind string, a netip.Addr, key string) backends.TargetHealth {
+	c := backends.TargetHealth{Target: kind + a.String(), Code: backends.CheckOK}
+	if err := canListen(ctx, netip.AddrPortFrom(a, 0)); err != nil {
+		c.Code = backends.CheckNetworkNotFound
+		c.Message = fmt.Sprintf("cannot listen on %s: %v; add it to an interface or take it out of %s", a, err, key)
+	}
+	return c
+}
+
+// free counts the ports of each address that no proxy of this directory has.
+func (b *Backend) free() map[netip.Addr]int {
+	out := map[netip.Addr]int{}
+	for _, a := range b.addresses {
+		out[a] = b.last - b.first + 1
+	}
+	taken, _, _, err := b.taken("")
+	if err != nil {
+		return nil // checkState says what is wrong with the directory
+	}
+	for at := range taken {
+		if port := int(at.Port()); port >= b.first && port <= b.last {
+			out[at.Addr()]--
+		}
+	}
+	return out
 }
 
 func (b *Backend) checkState() backends.TargetHealth {

@@ -15,10 +15,6 @@ import (
 	"proxyfleet/internal/backends"
 )
 
-// maxLog is the size past which a child's log begins anew when the child is started. A
-// running child logs next to nothing.
-const maxLog = 1 << 20
-
 // wrapDisk classes an error of writing files.
 func wrapDisk(op string, err error, path string) error {
 	switch {
@@ -89,11 +85,7 @@ func wrapHolder(op string, ref backends.Ref, err error) error {
 // spawn starts a child that outlives us: a session of its own, no descriptor but its log, no
 // environment of ours, which may have secrets.
 func (b *Backend) spawn(p paths, ref backends.Ref) (ended <-chan struct{}, err error) {
-	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	if st, err := os.Stat(p.file(extLog)); err == nil && st.Size() > maxLog {
-		flags |= os.O_TRUNC
-	}
-	log, err := os.OpenFile(p.file(extLog), flags, 0o600)
+	log, err := p.openLog()
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ type rules struct {
 // apply puts a configuration in force. Tunnels and requests under way keep the former one.
 func (p *proxy) apply(c conf) {
 	r := &rules{conf: c, check: newChecker(c.Username, c.PasswordHash), forward: newForward(), dialer: dialer{
-		egress: c.Egress, own: machine, lookup: lookup,
+		sources: c.Sources, own: machine, lookup: lookup,
 		rules: egress.Rules{Private: c.Private, ConnectPorts: c.ConnectPorts, Loopback: c.Loopback},
 	}}
 	if old := p.current.Swap(r); old != nil {

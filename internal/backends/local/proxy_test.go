@@ -257,14 +257,28 @@ func TestWhatWasResolvedIsDialledAndAllOfItMustBeAllowed(t *testing.T) {
 	s.want(403, "127.0.0.1", "GET", target, "u:p")
 }
 
-func TestItLeavesByTheEgressAddress(t *testing.T) {
-	base, _ := origin(t)
+func TestItLeavesByTheSourceAddressOfTheDestinationsFamily(t *testing.T) {
 	c := credentials(t, "u", "p")
-	c.Loopback, c.Egress = true, netip.MustParseAddr("127.0.0.77")
-	if _, answer := serve(t, c).ask("127.0.0.1", "GET", base, "u:p"); !strings.Contains(answer, "from 127.0.0.77:") {
+	c.Loopback, c.Sources = true, []netip.Addr{netip.MustParseAddr("127.0.0.77"), netip.MustParseAddr("::1")}
+	s := serve(t, c)
+	base, _ := origin(t)
+	if _, answer := s.ask("127.0.0.1", "GET", base, "u:p"); !strings.Contains(answer, "from 127.0.0.77:") {
 		t.Errorf("the origin sees another source address:\n%s", answer)
 	}
-	if _, err := (dialer{egress: c.Egress, lookup: lookup, own: machine}).resolve(t.Context(), "2600::1"); err == nil {
+	six := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from "+r.RemoteAddr) }))
+	l, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	six.Listener.Close()
+	six.Listener = l
+	six.Start()
+	t.Cleanup(six.Close)
+	if _, answer := s.ask("127.0.0.1", "GET", six.URL+"/", "u:p"); !strings.Contains(answer, "from [::1]:") {
+		t.Errorf("the IPv6 origin was not reached:\n%s", answer)
+	}
+	only4 := dialer{sources: c.Sources[:1], lookup: lookup, own: machine}
+	if _, err := only4.resolve(t.Context(), "2600::1"); err == nil {
 		t.Error("an IPv6 destination is dialled from an IPv4 address")
 	}
 }

@@ -59,7 +59,7 @@ func (b *Backend) look(p paths, uid string) (found, error) {
 		out.mark = m
 	}
 	if out.mark == nil {
-		for _, ext := range []string{extRun, extLog} {
+		for _, ext := range []string{extRun, extLog, extOld} {
 			if _, err := os.Lstat(p.file(ext)); err == nil {
 				return out, fmt.Errorf("%w: %s", errForeign, p.file(ext))
 			}
