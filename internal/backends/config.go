@@ -18,6 +18,8 @@ type Image struct {
 	File     string `yaml:"file"`     // absolute path on the host
 	Template string `yaml:"template"` // proxmox
 	Family   string `yaml:"family"`   // gcp
+	// CloudInit says whether the image has cloud-init, where it need not; default true. gcp.
+	CloudInit *bool `yaml:"cloudInit"`
 	Digest   string `yaml:"digest"`   // "sha256:<hex>" or "sha512:<hex>"; without it the first content pins the key
 	Format   string `yaml:"format"`   // "qcow2" (default) or "raw"
 	Firmware string `yaml:"firmware"` // "uefi" (default) or "bios"
@@ -28,6 +30,7 @@ type MachineType struct {
 	VCPUs     int    `yaml:"vcpus"`
 	MemoryMiB int    `yaml:"memoryMiB"`
 	Name      string `yaml:"name"` // the backend's own, where it has machine types
+	Spot      bool   `yaml:"spot"` // cheap, and may be taken away at any time; gcp
 }
 
 // Defaults fill what an intent leaves out.

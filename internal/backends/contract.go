@@ -61,6 +61,33 @@ type Watcher interface {
 	Watch(ctx context.Context) <-chan Event
 }
 
+// ImageKeeper is a backend that keeps base images on its host, for people who look after
+// them and for images that are fetched before anybody asks.
+type ImageKeeper interface {
+	// ListImages returns the bases that are whole, those first that were not asked for the
+	// longest.
+	ListImages(ctx context.Context) ([]BaseImage, error)
+	// PullImage fetches the image of a key of the host's images, or finds it there. Errors
+	// are those of Ensure's download.
+	PullImage(ctx context.Context, key string, report func(Progress)) (BaseImage, error)
+	// PruneImages removes bases, those first that were not asked for the longest, until they
+	// take limit bytes at most. It never removes one that is in use, or that was asked for
+	// within the last hour.
+	PruneImages(ctx context.Context, limit int64) (removed []BaseImage, err error)
+}
+
+// BaseImage is an image that instances are made from.
+type BaseImage struct {
+	Digest       string // "sha256:<hex>" or "sha512:<hex>" of what was fetched
+	Format       string
+	Source       string // where it came from, without secrets
+	Path         string // on the host
+	Bytes        int64  // that it takes
+	VirtualBytes int64  // of the disk that a guest sees
+	Asked        time.Time
+	InUse        bool // an instance was made on it
+}
+
 // Event wakes the loop.
 type Event struct {
 	UID    string // empty: list again
@@ -108,6 +135,11 @@ type Request struct {
 	MachineType string // key of the host's machine types
 	DiskGiB     int
 	UserData    []byte // the user's own cloud-init, byte for byte
+	// Zones are zones or regions of a cloud in the order of preference; empty: the host's
+	// choice. Backends without them ignore it.
+	Zones []string
+	// Address is "internal", "external" or empty, the host's choice. Likewise.
+	Address string
 }
 
 // Access is who may use a proxy and for what. Credentials, networks or both are always
@@ -186,6 +218,7 @@ const (
 	CheckOK                     = "OK"
 	CheckCredentialsUnavailable = "CredentialsUnavailable"
 	CheckCertificateInvalid     = "CertificateInvalid"
+	CheckHostKeyInvalid         = "HostKeyInvalid"
 	CheckUnauthorized           = "Unauthorized"
 	CheckForbidden              = "Forbidden"
 	CheckUnreachable            = "Unreachable"
@@ -196,6 +229,9 @@ const (
 	CheckNetworkNotActive       = "NetworkNotActive"
 	CheckStorageNotFound        = "StorageNotFound"
 	CheckTemplateNotFound       = "TemplateNotFound"
+	CheckImageNotFound          = "ImageNotFound"
+	CheckZoneNotFound           = "ZoneNotFound"
+	CheckQuotaExhausted         = "QuotaExhausted"
 	CheckLowSpace               = "LowSpace"
 	CheckVirtUnavailable        = "VirtualisationUnavailable"
 	CheckAPIError               = "APIError"

@@ -14,7 +14,7 @@ var knownCodes = []string{
 	backends.CheckOK, backends.CheckCredentialsUnavailable, backends.CheckCertificateInvalid, backends.CheckUnauthorized,
 	backends.CheckForbidden, backends.CheckUnreachable, backends.CheckTimeout, backends.CheckPoolNotFound, backends.CheckPoolNotActive,
 	backends.CheckNetworkNotFound, backends.CheckNetworkNotActive, backends.CheckStorageNotFound, backends.CheckTemplateNotFound,
-	backends.CheckLowSpace, backends.CheckVirtUnavailable, backends.CheckAPIError,
+	backends.CheckImageNotFound, backends.CheckZoneNotFound, backends.CheckQuotaExhausted, backends.CheckLowSpace, backends.CheckVirtUnavailable, backends.CheckAPIError,
 }
 
 var readCases = []testCase{
