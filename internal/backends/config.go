@@ -19,10 +19,10 @@ type Image struct {
 	Template string `yaml:"template"` // proxmox
 	Family   string `yaml:"family"`   // gcp
 	// CloudInit says whether the image has cloud-init, where it need not; default true. gcp.
-	CloudInit *bool `yaml:"cloudInit"`
-	Digest   string `yaml:"digest"`   // "sha256:<hex>" or "sha512:<hex>"; without it the first content pins the key
-	Format   string `yaml:"format"`   // "qcow2" (default) or "raw"
-	Firmware string `yaml:"firmware"` // "uefi" (default) or "bios"
+	CloudInit *bool  `yaml:"cloudInit"`
+	Digest    string `yaml:"digest"`   // "sha256:<hex>" or "sha512:<hex>"; without it the first content pins the key
+	Format    string `yaml:"format"`   // "qcow2" (default) or "raw"
+	Firmware  string `yaml:"firmware"` // "uefi" (default) or "bios"
 }
 
 // MachineType is a shape under its key.
