@@ -6,13 +6,15 @@ import "time"
 // added to a type; a change of meaning needs a new version.
 const (
 	TypeIntent     = "io.proxyfleet.intent.v1"
-	TypePool       = "io.proxyfleet.pool.v1"
+	TypePool       = "io.proxyfleet.pool.v1" // what people publish for a pool
 	TypeAssignment = "io.proxyfleet.assignment.v1"
 	TypeState      = "io.proxyfleet.state.v1"
 	TypeHost       = "io.proxyfleet.host.v1"
 	TypeBeat       = "io.proxyfleet.beat.v1"
 	TypeRecord     = "io.proxyfleet.record.v1"
 	TypeHostRecord = "io.proxyfleet.hostrecord.v1"
+	TypePoolRecord = "io.proxyfleet.poolrecord.v1"
+	TypePoolLedger = "io.proxyfleet.poolledger.v1"
 	TypeEndpoint   = "io.proxyfleet.endpoint.v1"
 	TypeEvent      = "io.proxyfleet.event.v1"
 	TypeLedger     = "io.proxyfleet.ledger.v1"
@@ -188,7 +190,8 @@ type Record struct {
 	Type       string      `json:"type"`
 	Proxy      string      `json:"proxy"`
 	Pool       string      `json:"pool,omitempty"`
-	Accepted   bool        `json:"accepted"` // whether the newest intent is the one in force
+	Pinned     bool        `json:"pinned,omitempty"` // a pool's member that no rotation replaces
+	Accepted   bool        `json:"accepted"`         // whether the newest intent is the one in force
 	Field      string      `json:"field,omitempty"`
 	Reason     string      `json:"reason,omitempty"`
 	IntentSeq  uint64      `json:"intentSeq"` // of the newest intent, accepted or not
@@ -219,6 +222,16 @@ type HostRecord struct {
 	Conditions []Condition       `json:"conditions,omitempty"`
 	Checks     []Check           `json:"checks,omitempty"`
 	Unclaimed  []Unclaimed       `json:"unclaimed,omitempty"`
+	Orders     *HostOrders       `json:"orders,omitempty"` // what people asked for it
+	Drain      *DrainProgress    `json:"drain,omitempty"`  // while it is drained
+}
+
+// DrainProgress is how far a drain is. It is done when both numbers are 0: nothing of ours
+// is left on the host.
+type DrainProgress struct {
+	Left    int      `json:"left"`              // proxies that are still bound to the host
+	Leaving int      `json:"leaving"`           // placed elsewhere, not yet gone from the host
+	Waiting []string `json:"waiting,omitempty"` // some of those left that fit nowhere else, with the reason
 }
 
 // Endpoint is a proxy that is healthy now, in the endpoints bucket under
@@ -242,6 +255,7 @@ type Event struct {
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	Proxy   string    `json:"proxy,omitempty"`
+	Pool    string    `json:"pool,omitempty"`
 	Host    string    `json:"host,omitempty"`
 	UID     string    `json:"uid,omitempty"`
 	Field   string    `json:"field,omitempty"`

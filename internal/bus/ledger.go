@@ -25,6 +25,41 @@ type Ledger struct {
 	// Refused are hosts that cannot run the accepted intent, until it or their offer changes.
 	Refused   []Refused `json:"refused,omitempty"`
 	Conflicts int       `json:"conflicts,omitempty"` // bindings in a row that met someone else's thing
+
+	// Of a pool's member: its pool, and what people asked for it.
+	Pool   string `json:"pool,omitempty"`
+	Pinned bool   `json:"pinned,omitempty"` // no rotation replaces it
+	Rotate bool   `json:"rotate,omitempty"` // it is to be replaced
+
+	// Of a host: what people asked for it, and since when its proxies are placed elsewhere
+	// because it is silent (zero: they are not).
+	Orders *HostOrders `json:"orders,omitempty"`
+	Lost   time.Time   `json:"lost,omitzero"`
+}
+
+// HostOrders are what people asked for one host. Nothing of it ends by itself but a
+// maintenance window.
+type HostOrders struct {
+	Cordon      *Order  `json:"cordon,omitempty"`      // nothing new there
+	Drain       *Order  `json:"drain,omitempty"`       // and what is there is placed elsewhere
+	Maintenance *Window `json:"maintenance,omitempty"` // cordoned for a time, in which silence is no loss
+	Removed     *Order  `json:"removed,omitempty"`     // it is no host of the fleet any more
+	// Abandoned are things of the host that a person gave up: they are not listed as
+	// stranded any more.
+	Abandoned []Unclaimed `json:"abandoned,omitempty"`
+}
+
+// Order is one thing that a person asked for.
+type Order struct {
+	Since  time.Time `json:"since"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Window is a time in which a host is being worked on.
+type Window struct {
+	From   time.Time `json:"from"`
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason,omitempty"`
 }
 
 // Retired is a uid that must not exist any more; kept for 90 days after it is gone.
@@ -36,6 +71,8 @@ type Retired struct {
 	Generation uint64    `json:"generation,omitempty"` // that its tombstone carries
 	Gone       bool      `json:"gone,omitempty"`       // the host said that nothing is left
 	Shape      *Capacity `json:"shape,omitempty"`      // what it takes of its host until it is gone
+	// Stranded: its host was removed before it said that nothing is left.
+	Stranded bool `json:"stranded,omitempty"`
 }
 
 // Fence is the document under [Names.Fence] and each bucket's [FenceKey].

@@ -110,6 +110,7 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 			}
 		case reconnected:
 			d.outdated = append(d.outdated, d.removals.again(in.Now)...)
+			in.Events = append(in.Events, core.Reconnected{})
 			d.inventory.recheck() // a server that was killed may have lost what it acked last
 		case *await:
 			d.awaits = append(d.awaits, i)

@@ -21,11 +21,7 @@ func (m *Model) onBeat(beat Beat) {
 	m.noteSession(h, doc.Session)
 	h.lastBeat, h.asked = m.now, false
 	if !h.reachable {
-		h.reachable = true
-		m.sayHost(h, "HostBack", bus.Event{Cause: "host", Message: "it beats again"})
-		m.touch(h)
-		m.markHost(h)
-		m.markWaiting(func(p *proxy) bool { return true })
+		m.back(h)
 	}
 	m.noteIncarnation(h, doc)
 	if doc.NoConsumer {
@@ -112,6 +108,7 @@ func (m *Model) freeze(why string) {
 
 func (m *Model) tickHost(h *host) {
 	m.tickFull(h)
+	m.tickOrders(h)
 	if !h.reachable || h.doc == nil && h.rival == nil || m.now.Sub(h.lastBeat) < m.cfg.Silence {
 		return
 	}
@@ -138,7 +135,7 @@ func (m *Model) onPulls(e Pulls) {
 
 // hostSilent is where a host becomes unreachable.
 func (m *Model) hostSilent(h *host) {
-	h.reachable = false
+	h.reachable, h.silentAt = false, m.now
 	if rival := h.rival; rival != nil {
 		m.admit(h, rival)
 		return

@@ -40,7 +40,7 @@ func (m *Model) swap(d *decision, h *host, stays bool) (why string) {
 	switch {
 	case m.frozen != "":
 		return m.frozen
-	case h == nil || !h.reachable:
+	case h == nil || !h.reachable && (h.lost.IsZero() || d.next.Accepted.Spec.OnHostLoss == "wait"):
 		return fmt.Sprintf("host %s is silent, so what runs there could not be removed", d.next.Host)
 	}
 	req := m.request(d)

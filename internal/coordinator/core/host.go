@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"time"
 
 	"proxyfleet/internal/bus"
@@ -20,6 +21,8 @@ type host struct {
 	session uint64    // highest of the admitted id
 	doc     *bus.Host // newest of the admitted id; nil: none yet
 	rival   *bus.Host // newest of another id, which waits until the admitted one is silent
+	orders  bus.HostOrders
+	lost    time.Time // when it was given up; zero: it was not
 	echoes  echoes    // of the ledger entry
 
 	bindings map[string]*binding // by uid
@@ -32,8 +35,13 @@ type host struct {
 	reachable bool
 	asked     bool      // whether somebody pulls
 	lastBeat  time.Time // or when silence began to count
+	silentAt  time.Time // when it became unreachable, or its silence began to count anew
 	resyncAt  time.Time // no resync before
 	drift     drift
+
+	maintained bool            // its window has begun, as was said
+	drained    bool            // as was said
+	moving     map[*proxy]bool // drained from it, not yet up elsewhere
 
 	unclaimed  []bus.Unclaimed     // found by the host, not known to the ledger
 	strays     map[string]*binding // named by messages, not known to the ledger
@@ -46,7 +54,7 @@ type host struct {
 func (m *Model) host(name string) *host {
 	h := m.hosts[name]
 	if h == nil {
-		h = &host{name: name, bindings: map[string]*binding{}, offer: &placement.Host{Name: name}, faults: map[string]string{}, strays: map[string]*binding{}, told: map[string]bool{}}
+		h = &host{name: name, bindings: map[string]*binding{}, offer: &placement.Host{Name: name}, faults: map[string]string{}, strays: map[string]*binding{}, told: map[string]bool{}, moving: map[*proxy]bool{}}
 		m.hosts[name] = h
 	}
 	return h
@@ -75,7 +83,10 @@ func (m *Model) onHostLedger(name string, msg bus.Msg) {
 	if err != nil || doc.HostID == "" {
 		return // the host is admitted anew by its own document
 	}
-	h.id, h.echoes.last = doc.HostID, string(msg.Data)
+	h.id, h.lost, h.echoes.last = doc.HostID, doc.Lost, string(msg.Data)
+	if doc.Orders != nil {
+		h.orders = *doc.Orders
+	}
 }
 
 const maxHostName = 63 // a DNS label
@@ -96,7 +107,8 @@ func (m *Model) onHost(name string, msg bus.Msg) {
 // joinHost takes in what was loaded of a host. Silence begins to count now: nobody
 // listened before.
 func (m *Model) joinHost(h *host) {
-	h.lastBeat, h.reachable = m.now, true
+	h.lastBeat, h.silentAt, h.reachable = m.now, m.now, h.lost.IsZero()
+	h.maintained = m.maintained(h)
 	known := h.id != ""
 	if doc := h.rival; doc != nil {
 		h.rival = nil
@@ -140,10 +152,7 @@ func (m *Model) meet(h *host, doc *bus.Host) {
 func (m *Model) admit(h *host, doc *bus.Host) {
 	old := h.id
 	h.id, h.session, h.doc, h.rival = doc.HostID, 0, nil, nil
-	h.lastBeat, h.asked = m.now, false
-	if !h.reachable {
-		h.reachable = true
-	}
+	h.lastBeat, h.asked, h.reachable, h.lost = m.now, false, true, time.Time{}
 	m.commitHost(h)
 	m.do(AdmitHost{h.name})
 	if old != "" {
@@ -161,7 +170,11 @@ func (m *Model) admit(h *host, doc *bus.Host) {
 }
 
 func (m *Model) commitHost(h *host) {
-	data := bus.Encode(bus.Ledger{Type: bus.TypeLedger, Kind: "host", Name: h.name, HostID: h.id})
+	doc := bus.Ledger{Type: bus.TypeLedger, Kind: "host", Name: h.name, HostID: h.id, Lost: h.lost}
+	if !reflect.DeepEqual(h.orders, bus.HostOrders{}) {
+		doc.Orders = &h.orders
+	}
+	data := bus.Encode(doc)
 	h.echoes.sent(data)
 	m.do(Commit{Writes: []bus.Write{{Subject: m.cfg.Names.Ledger("host", h.name), Data: data}}})
 }

@@ -39,12 +39,17 @@ type Pulls struct {
 // empty when none is.
 type Usage struct{ Full string }
 
+// Reconnected says that the connection was lost and is back: what was silent meanwhile may
+// not have been.
+type Reconnected struct{}
+
 // Tick says that time has passed. Once per second is often enough.
 type Tick struct{}
 
-func (Message) event()  {}
-func (CaughtUp) event() {}
-func (Beat) event()     {}
-func (Pulls) event()    {}
-func (Usage) event()    {}
-func (Tick) event()     {}
+func (Message) event()     {}
+func (CaughtUp) event()    {}
+func (Beat) event()        {}
+func (Pulls) event()       {}
+func (Usage) event()       {}
+func (Reconnected) event() {}
+func (Tick) event()        {}

@@ -22,6 +22,15 @@ type Config struct {
 	// unless its offer changes. It doubles with each time in a row, up to 32 times.
 	// Default 1 min.
 	FullFor time.Duration
+	// LossDelay is how long a host may be unreachable until its proxies are placed
+	// elsewhere. Default 5 min.
+	LossDelay time.Duration
+	// MovesPerTick bounds how many proxies leave lost and drained hosts between two ticks,
+	// so that neither is a storm. Default 20.
+	MovesPerTick int
+	// DrainAtOnce bounds how many proxies of one drained host are on their way elsewhere.
+	// Default 5.
+	DrainAtOnce int
 	// Remember is how long the ledger knows a retired uid after it is gone. Default 90 days.
 	Remember time.Duration
 }
@@ -29,6 +38,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Silence = cmp.Or(c.Silence, 20*time.Second)
 	c.FullFor = cmp.Or(c.FullFor, time.Minute)
+	c.LossDelay = cmp.Or(c.LossDelay, 5*time.Minute)
+	c.MovesPerTick = cmp.Or(c.MovesPerTick, 20)
+	c.DrainAtOnce = cmp.Or(c.DrainAtOnce, 5)
 	c.Remember = cmp.Or(c.Remember, 90*24*time.Hour)
 	return c
 }
@@ -45,12 +57,15 @@ type Model struct {
 	offers   map[string]*placement.Host // hosts as placement sees them
 	waiting  map[*proxy]bool            // an accepted intent waits for a host
 	held     map[*proxy]bool            // an intent waits until streams have room
+	queue    map[*proxy]bool            // to leave a lost or drained host in its turn
+	turns    int                        // moves left until the next tick
 	dirty    []*proxy                   // to be reconciled, in order
 	changed  []*host                    // to be shown, and offered to who waits
 	put      [3]map[string]string       // the inventory as commanded last, by bucket
 	high     uint64                     // highest sequence seen in the assignments stream
 	full     string                     // why only deletions are taken on, or empty
 	frozen   string                     // why nothing is deleted or moved, or empty
+	lossHeld string                     // why no host is given up, or empty
 	pruneAt  time.Time                  // when to look for uids to forget
 	commits  []Command                  // of this step
 	commands []Command                  // of this step, to follow the commits
@@ -65,6 +80,7 @@ func New(cfg Config) *Model {
 		offers:  map[string]*placement.Host{},
 		waiting: map[*proxy]bool{},
 		held:    map[*proxy]bool{},
+		queue:   map[*proxy]bool{},
 	}
 	for i := range m.put {
 		m.put[i] = map[string]string{}
@@ -89,6 +105,8 @@ func (m *Model) Step(in Input) []Command {
 			m.onPulls(e)
 		case Usage:
 			m.onUsage(e)
+		case Reconnected:
+			m.onReconnected()
 		case Request:
 			m.onRequest(e)
 		case Tick:
@@ -188,6 +206,7 @@ func (m *Model) onCaughtUp() {
 		return
 	}
 	m.live = true
+	m.turns = m.cfg.MovesPerTick
 	m.pruneAt = m.now.Add(pruneEvery)
 	m.dirty = nil
 	for _, p := range m.byAge() {
@@ -229,6 +248,11 @@ func (m *Model) onTick() {
 	}
 	for _, h := range sorted(m.hosts) {
 		m.tickHost(h)
+	}
+	m.tickLosses()
+	m.tickTurns()
+	for _, h := range sorted(m.hosts) {
+		m.tickDrain(h)
 	}
 	if m.now.Before(m.pruneAt) {
 		return

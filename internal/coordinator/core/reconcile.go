@@ -133,6 +133,7 @@ func (m *Model) fulfil(d *decision) {
 		m.remove(d)
 	case d.next.UID == "":
 		m.place(d)
+	case m.leave(d):
 	case d.next.Applied < d.next.IntentSeq:
 		m.change(d)
 	default:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -135,17 +136,27 @@ func (c *conditions) set(now time.Time, typ, reason, message string, holds bool)
 	(*c)[typ] = next
 }
 
+// note sets a condition that most hosts never have: it is there once it held.
+func (c *conditions) note(now time.Time, typ, message string) {
+	if _, had := (*c)[typ]; had || message != "" {
+		c.set(now, typ, "", message, message != "")
+	}
+}
+
 // closed says why a host takes no new proxies, or nothing when it does.
 func (m *Model) closed(h *host) string {
 	reason, message := m.trouble(h)
-	if reason == "" {
-		return ""
+	if reason != "" {
+		return cmp.Or(message, reason)
 	}
-	return cmp.Or(message, reason)
+	return m.shut(h)
 }
 
 // trouble is what is wrong with a host as such, as a stable reason and a text.
 func (m *Model) trouble(h *host) (reason, message string) {
+	if !h.lost.IsZero() {
+		return "Lost", "silent, and given up at " + h.lost.Format(time.RFC3339)
+	}
 	if !h.reachable {
 		return "Unreachable", "silent"
 	}
@@ -180,6 +191,11 @@ func (m *Model) showHost(h *host) {
 	if h.doc == nil {
 		return
 	}
+	m.putDoc(Hosts, h.name, m.hostRecord(h))
+}
+
+// hostRecord is the inventory's view of a host.
+func (m *Model) hostRecord(h *host) bus.HostRecord {
 	reason, message := m.trouble(h)
 	h.conditions.set(m.now, "Ready", cmp.Or(reason, "Ready"), message, reason == "")
 	unclaimed := slices.Clone(h.unclaimed)
@@ -197,15 +213,23 @@ func (m *Model) showHost(h *host) {
 		text = "not known to the ledger, left alone: " + strings.Join(names, ", ")
 	}
 	h.conditions.set(m.now, "Stranded", "", text, len(unclaimed) > 0)
-	if m.frozen != "" {
-		h.conditions.set(m.now, "Frozen", "", m.frozen, true)
-	}
-	d := h.doc
-	m.putDoc(Hosts, h.name, bus.HostRecord{
+	h.conditions.note(m.now, "Frozen", m.frozen)
+	h.conditions.note(m.now, "Closed", m.shut(h))
+	r := bus.HostRecord{
 		Type: bus.TypeHostRecord, Host: h.name, HostID: h.id, Session: h.session,
-		Backend: d.Backend, Zone: d.Zone, Labels: d.Labels, Offer: d.Offer, Bound: h.offer.Bound,
-		Conditions: sorted(h.conditions), Checks: d.Checks, Unclaimed: unclaimed,
-	})
+		Bound: h.offer.Bound, Conditions: sorted(h.conditions), Unclaimed: unclaimed,
+	}
+	if d := h.doc; d != nil {
+		r.Backend, r.Zone, r.Labels, r.Offer, r.Checks = d.Backend, d.Zone, d.Labels, d.Offer, d.Checks
+	}
+	if !reflect.DeepEqual(h.orders, bus.HostOrders{}) {
+		orders := h.orders
+		r.Orders = &orders
+	}
+	if h.orders.Drain != nil {
+		r.Drain = m.drainProgress(h)
+	}
+	return r
 }
 
 // putDoc commands a key to be set, unless it is set like that.

@@ -1,6 +1,10 @@
 package core
 
-import "proxyfleet/internal/bus"
+import (
+	"time"
+
+	"proxyfleet/internal/bus"
+)
 
 // unload takes back what was loaded of a subject that was ended since: a model that has
 // followed the streams for long is then the same as one that reads them now. Once the model
@@ -17,7 +21,7 @@ func (m *Model) unload(at bus.Parsed) {
 		}
 	case at.Kind == "ledger" && at.Class == "host":
 		if h := m.hosts[at.Name]; h != nil {
-			h.id, h.echoes = "", echoes{}
+			h.id, h.orders, h.lost, h.echoes = "", bus.HostOrders{}, time.Time{}, echoes{}
 		}
 	case at.Kind == "assign":
 		if b := m.binding(at.Host, at.UID); b != nil {
