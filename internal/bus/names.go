@@ -92,7 +92,10 @@ func (n Names) EventProxy(proxy string) string { return n.root() + ".event.proxy
 // EventHost has the events of a host.
 func (n Names) EventHost(host string) string { return n.root() + ".event.host." + host }
 
-// EventFleet has the events that are of no proxy and no host.
+// EventPool has the events of a pool; its members have their own.
+func (n Names) EventPool(pool string) string { return n.root() + ".event.pool." + pool }
+
+// EventFleet has the events that are of no proxy, pool or host.
 func (n Names) EventFleet() string { return n.root() + ".event.fleet" }
 
 // Beat is where an agent shows that it lives.

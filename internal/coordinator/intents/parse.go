@@ -41,9 +41,6 @@ func (e *Invalid) Error() string {
 // an error, names match by exact case), with defaults filled in. Any error is an [*Invalid].
 func Parse(name string, data []byte) (bus.Intent, *Invalid) {
 	var doc bus.Intent
-	if len(data) > bus.MaxIntentBytes {
-		return doc, &Invalid{CodeTooLarge, "", fmt.Sprintf("the document has %d bytes; at most %d are allowed", len(data), bus.MaxIntentBytes)}
-	}
 	if bad := decode(data, &doc); bad != nil {
 		return bus.Intent{}, bad
 	}
@@ -54,8 +51,8 @@ func Parse(name string, data []byte) (bus.Intent, *Invalid) {
 		return bus.Intent{}, bad
 	}
 	doc.Type = bus.TypeIntent
-	if size := len(bus.Encode(doc)); size > MaxStored {
-		return bus.Intent{}, &Invalid{CodeTooLarge, "", fmt.Sprintf("the document takes %d bytes as it is stored (some characters take six); at most %d are allowed", size, MaxStored)}
+	if bad := storable(doc); bad != nil {
+		return bus.Intent{}, bad
 	}
 	return doc, nil
 }
@@ -65,15 +62,27 @@ func Parse(name string, data []byte) (bus.Intent, *Invalid) {
 // remembers, and must fit into a message of 1 MiB, the server's default max_payload.
 const MaxStored = 448 << 10
 
+func storable(doc any) *Invalid {
+	if size := len(bus.Encode(doc)); size > MaxStored {
+		return &Invalid{CodeTooLarge, "", fmt.Sprintf("the document takes %d bytes as it is stored (some characters take six); at most %d are allowed", size, MaxStored)}
+	}
+	return nil
+}
+
 // Name reads no more than the name of an intent, for requests that have no subject.
-func Name(data []byte) (string, *Invalid) {
+func Name(data []byte) (string, *Invalid) { return name(data, bus.MaxProxyName) }
+
+// PoolName is Name for the document of a pool.
+func PoolName(data []byte) (string, *Invalid) { return name(data, bus.MaxPoolName) }
+
+func name(data []byte, max int) (string, *Invalid) {
 	var doc struct {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return "", malformed(err)
 	}
-	if bad := Label("name", doc.Name, bus.MaxProxyName); bad != nil {
+	if bad := Label("name", doc.Name, max); bad != nil {
 		return "", bad
 	}
 	return doc.Name, nil
@@ -82,6 +91,9 @@ func Name(data []byte) (string, *Invalid) {
 // decode fills *into from data. encoding/json alone would take "Spec" for "spec" and
 // could not say where an unknown field stands, so the names are compared first.
 func decode(data []byte, into any) *Invalid {
+	if len(data) > bus.MaxIntentBytes {
+		return &Invalid{CodeTooLarge, "", fmt.Sprintf("the document has %d bytes; at most %d are allowed", len(data), bus.MaxIntentBytes)}
+	}
 	if !utf8.Valid(data) {
 		return &Invalid{CodeMalformed, "", "the document is not UTF-8; user-data that is not text belongs into spec.cloudInitBase64"}
 	}
