@@ -95,13 +95,13 @@ func validateImage(p *problems, k string, i backends.Image) {
 		p.add(field, "%q is not a key of a-z, 0-9, '.', '_' and '-'", k)
 	}
 	sources := 0
-	for _, s := range []string{i.URL, i.File, i.Template, i.Family} {
+	for _, s := range []string{i.URL, i.File, i.Template, i.Family, i.Container} {
 		if s != "" {
 			sources++
 		}
 	}
 	if sources != 1 {
-		p.add(field, "needs exactly one of url, file, template and family, has %d", sources)
+		p.add(field, "needs exactly one of url, file, template, family and container, has %d", sources)
 	}
 	if i.URL != "" && !strings.HasPrefix(i.URL, "https://") && !strings.HasPrefix(i.URL, "http://") {
 		p.add(field+".url", "%q is not an http or https URL", i.URL)

@@ -12,7 +12,7 @@ import (
 // has checked the spec; what cannot be read all the same is ErrPermanent.
 func request(a bus.Assignment, def backends.Defaults) (backends.Request, error) {
 	const op = "read assignment"
-	r := backends.Request{Ref: ref(a), Generation: a.Generation, Desired: backends.Desired(a.Desired)}
+	r := backends.Request{Ref: ref(a), Generation: a.Generation, Desired: backends.Desired(a.Desired), Pool: a.Pool}
 	if a.Spec == nil {
 		return r, backends.Errorf(backends.ErrPermanent, op, "proxy %s has no spec", a.Proxy)
 	}

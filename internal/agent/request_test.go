@@ -10,14 +10,14 @@ import (
 )
 
 func TestARequestSaysWhatTheAssignmentSays(t *testing.T) {
-	a := bus.Assignment{Proxy: "p", UID: "u", Generation: 3, Desired: bus.DesiredStopped, Spec: &bus.Spec{
+	a := bus.Assignment{Proxy: "p", UID: "u", Generation: 3, Pool: "pool", Desired: bus.DesiredStopped, Spec: &bus.Spec{
 		Port: 3128, Auth: &bus.Auth{Username: "u", Password: "s3cr3t"}, AllowFrom: []string{"10.1.2.3/8", "2001:db8::/32"},
 		Image: "own", Egress: &bus.Egress{Private: true, ConnectPorts: []int{8443}}, CloudInitBase64: "AAEC"}}
 	r, err := request(a, backends.Defaults{Image: "default", MachineType: "small", DiskGiB: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Proxy != "p" || r.UID != "u" || r.Generation != 3 || r.Desired != backends.Stopped || r.Port != 3128 {
+	if r.Proxy != "p" || r.UID != "u" || r.Generation != 3 || r.Desired != backends.Stopped || r.Port != 3128 || r.Pool != "pool" {
 		t.Errorf("got %+v", r)
 	}
 	if r.Image != "own" || r.MachineType != "small" || r.DiskGiB != 5 {

@@ -12,12 +12,15 @@ type HostConfig struct {
 	Limits            Limits                 `yaml:"limits"`
 }
 
-// Image is where a base image comes from. Exactly one of URL, File, Template, Family.
+// Image is where a base image comes from. Exactly one of URL, File, Template, Family,
+// Container.
 type Image struct {
 	URL      string `yaml:"url"`
 	File     string `yaml:"file"`     // absolute path on the host
 	Template string `yaml:"template"` // proxmox
 	Family   string `yaml:"family"`   // gcp
+	// Container is an image reference as a kubelet takes it, without a digest. kubernetes.
+	Container string `yaml:"container"`
 	// CloudInit says whether the image has cloud-init, where it need not; default true. gcp.
 	CloudInit *bool  `yaml:"cloudInit"`
 	Digest    string `yaml:"digest"`   // "sha256:<hex>" or "sha512:<hex>"; without it the first content pins the key

@@ -140,6 +140,9 @@ type Request struct {
 	Zones []string
 	// Address is "internal", "external" or empty, the host's choice. Likewise.
 	Address string
+	// Pool is the pool whose member the proxy is; empty: none. Backends that cannot keep members
+	// apart ignore it.
+	Pool string
 }
 
 // Access is who may use a proxy and for what. Credentials, networks or both are always
@@ -227,6 +230,7 @@ const (
 	CheckPoolNotActive          = "PoolNotActive"
 	CheckNetworkNotFound        = "NetworkNotFound"
 	CheckNetworkNotActive       = "NetworkNotActive"
+	CheckNamespaceNotFound      = "NamespaceNotFound"
 	CheckStorageNotFound        = "StorageNotFound"
 	CheckTemplateNotFound       = "TemplateNotFound"
 	CheckImageNotFound          = "ImageNotFound"

@@ -9,6 +9,7 @@ import (
 // here because a backend builds names, paths and configuration from them.
 const (
 	MaxProxyName   = 52  // characters of a proxy's name, a DNS label
+	MaxPoolName    = 44  // characters of a pool's name, a DNS label
 	MaxCredential  = 255 // bytes of a username or password
 	uidLength      = 26  // characters of a ULID
 	crockfordLower = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -44,6 +45,9 @@ func (r Request) Validate() error {
 	}
 	if r.DiskGiB < 0 {
 		return refuse("disk of %d GiB is negative", r.DiskGiB)
+	}
+	if r.Pool != "" && !dnsLabel(r.Pool, MaxPoolName) {
+		return refuse("pool name %q is not a DNS label of at most %d characters", r.Pool, MaxPoolName)
 	}
 	if err := r.Access.Validate(); err != nil {
 		return refuse("%s", err)

@@ -30,6 +30,7 @@ func TestOnlySafeRequestsAreValid(t *testing.T) {
 		"a uid out of range":       func(r *Request) { r.UID = "8" + r.UID[1:] },
 		"a uid with a slash":       func(r *Request) { r.UID = "0/" + r.UID[2:] },
 		"no desired":               func(r *Request) { r.Desired = "" },
+		"a pool with dots":         func(r *Request) { r.Pool = "a.b" },
 		"a negative port":          func(r *Request) { r.Port = -1 },
 		"a port too high":          func(r *Request) { r.Port = 65536 },
 		"a negative disk":          func(r *Request) { r.DiskGiB = -1 },

@@ -13,7 +13,7 @@ import (
 var knownCodes = []string{
 	backends.CheckOK, backends.CheckCredentialsUnavailable, backends.CheckCertificateInvalid, backends.CheckUnauthorized,
 	backends.CheckForbidden, backends.CheckUnreachable, backends.CheckTimeout, backends.CheckPoolNotFound, backends.CheckPoolNotActive,
-	backends.CheckNetworkNotFound, backends.CheckNetworkNotActive, backends.CheckStorageNotFound, backends.CheckTemplateNotFound,
+	backends.CheckNetworkNotFound, backends.CheckNetworkNotActive, backends.CheckNamespaceNotFound, backends.CheckStorageNotFound, backends.CheckTemplateNotFound,
 	backends.CheckImageNotFound, backends.CheckZoneNotFound, backends.CheckQuotaExhausted, backends.CheckLowSpace, backends.CheckVirtUnavailable, backends.CheckAPIError,
 }
 

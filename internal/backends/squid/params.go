@@ -3,6 +3,7 @@ package squid
 import (
 	"net/netip"
 	"strings"
+	"time"
 
 	"proxyfleet/internal/backends"
 )
@@ -12,6 +13,9 @@ const (
 	DefaultPasswords  = "/etc/squid/passwd"
 	DefaultAuthHelper = "/usr/lib/squid/basic_ncsa_auth"
 )
+
+// ShutdownLifetime is how long Squid serves open tunnels once it was told to end.
+const ShutdownLifetime = 3 * time.Second
 
 // DefaultMaxFileDescriptors is the limit that Debian's unit gives Squid; each tunnel takes
 // two.

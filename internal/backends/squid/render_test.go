@@ -3,6 +3,7 @@ package squid
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -138,4 +139,11 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("a text changed the fields of %q", got.Passwords)
 		}
 	})
+}
+
+func TestTheShutdownLifetimeIsTheOneThatOthersRelyOn(t *testing.T) {
+	f, err := Render(goldens["credentials"])
+	if want := fmt.Sprintf("\nshutdown_lifetime %d seconds\n", int(ShutdownLifetime.Seconds())); err != nil || !strings.Contains(string(f.Conf), want) {
+		t.Errorf("the configuration lacks %q (%v)", want, err)
+	}
 }
