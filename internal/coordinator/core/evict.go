@@ -51,7 +51,7 @@ func (m *Model) leaveLost(d *decision, h *host) bool {
 		d.p.wait = m.frozen
 		return true
 	}
-	m.evict(d, h, "host", "host "+h.name+" is lost")
+	m.evict(d, "host", "host "+h.name+" is lost")
 	return true
 }
 
@@ -65,7 +65,7 @@ func (m *Model) leaveDrained(d *decision, h *host) bool {
 		d.p.wait = m.evicted(d.p) + "; it moves in its turn"
 		return false
 	}
-	if m.evict(d, h, "person", m.evicted(d.p)) {
+	if m.evict(d, "person", m.evicted(d.p)) {
 		h.moving[d.p] = true
 		return true
 	}
@@ -73,9 +73,8 @@ func (m *Model) leaveDrained(d *decision, h *host) bool {
 }
 
 // evict moves a proxy to another host, where one fits and it is its turn.
-func (m *Model) evict(d *decision, h *host, cause, why string) bool {
+func (m *Model) evict(d *decision, cause, why string) bool {
 	req := m.request(d)
-	refuse(req, h.name, why)
 	if best, _ := placement.Choose(m.offers, req); best == nil {
 		m.waitFor(d, why+"; it fits nowhere else: "+placement.Explain(m.offers, req))
 		return false

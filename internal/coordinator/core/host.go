@@ -123,6 +123,7 @@ func (m *Model) joinHost(h *host) {
 			m.stranded(b)
 		}
 	}
+	h.offer.Closed = m.closed(h) // before anything is placed
 	if h.doc != nil && known {
 		m.do(AdmitHost{h.name}) // its consumer may be missing
 	}

@@ -62,6 +62,7 @@ func (m *Model) tickLosses() {
 		m.lossHeld = ""
 		m.sayFleet("LossesJudgedAgain", fmt.Sprintf("%d of %d hosts are silent; they have %s to come back", silent, known, m.cfg.LossDelay), 0)
 		m.restartSilence()
+		m.markSilent()
 	default:
 		for _, h := range overdue {
 			m.lose(h, "host", fmt.Sprintf("silent for %s; its proxies are placed elsewhere", m.now.Sub(h.lastBeat).Round(time.Second)))
@@ -76,8 +77,15 @@ func (m *Model) holdLosses(why string) {
 	m.lossHeld = why
 	m.do(Alarm{"HostsSilent", why})
 	m.sayFleet("HostsSilent", why, 0)
+	m.markSilent()
+}
+
+// markSilent marks what silent hosts have: the reason why it waits has changed.
+func (m *Model) markSilent() {
 	for _, h := range sorted(m.hosts) {
-		m.markHost(h)
+		if !h.reachable {
+			m.markHost(h)
+		}
 	}
 }
 
@@ -94,6 +102,7 @@ func (m *Model) restartSilence() {
 func (m *Model) lose(h *host, cause, why string) {
 	h.lost = m.now
 	m.commitHost(h)
+	m.shutNow(h)
 	m.sayHost(h, "HostLost", bus.Event{Cause: cause, Message: why})
 	m.touch(h)
 	m.markHost(h)

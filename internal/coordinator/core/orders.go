@@ -80,6 +80,7 @@ func (m *Model) order(name, reason, message string, change func(*bus.HostOrders)
 	}
 	change(&h.orders)
 	m.commitHost(h)
+	m.shutNow(h)
 	m.sayHost(h, reason, bus.Event{Cause: "person", Message: message})
 	m.touch(h)
 	m.markHost(h)
@@ -119,6 +120,13 @@ func because(reason string) string {
 	return ": " + reason
 }
 
+// shutNow closes a host before anything else is placed in this step.
+func (m *Model) shutNow(h *host) {
+	if why := m.closed(h); why != "" {
+		h.offer.Closed = why
+	}
+}
+
 // shut says why people keep new proxies from a host, or nothing when they do not.
 func (m *Model) shut(h *host) string {
 	o := &h.orders
@@ -151,7 +159,11 @@ func (m *Model) tickOrders(h *host) {
 			h.silentAt = m.now // only now does it begin to count
 		}
 		m.commitHost(h)
-		m.sayHost(h, "MaintenanceEnded", bus.Event{Cause: "person", Message: "the window is over: it takes proxies again"})
+		message := "the window is over"
+		if why := m.shut(h); why != "" {
+			message += "; it stays closed: " + why
+		}
+		m.sayHost(h, "MaintenanceEnded", bus.Event{Cause: "person", Message: message})
 		m.touch(h)
 		return
 	}

@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,9 +25,11 @@ import (
 //	beat HOST            {changes}
 //	pulls HOST yes|no    the answer to ask-pulls
 //	tick 5s              time passes
+//	pass 5m HOST…        time passes, in which these hosts beat and nobody pulls for others
 //	foreign SUBJECT      {a document that somebody else writes}
 //	lose SUBJECT         a message is removed behind the leader's back
 //	full TEXT            streams are full; without text: no longer
+//	ask TYPE             {a person's request, of one of the types in asks}
 //	takeover             another coordinator reads everything and leads
 //
 // Uids are written u1, u2, … in the order in which they come up. "quiet" before the name
@@ -39,6 +42,15 @@ func TestTranscripts(t *testing.T) {
 		})
 	})
 }
+
+// asks are what a transcript may ask for, by the names of their types.
+var asks = func() map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}} {
+		out[reflect.TypeOf(a).Name()] = reflect.TypeOf(a)
+	}
+	return out
+}()
 
 type script struct {
 	w     *world
@@ -97,12 +109,27 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		}
 		w.now = w.now.Add(by)
 		out = w.settle(Tick{})
+	case "pass":
+		for _, name := range args[1:] {
+			if w.host(name).Counter == 0 {
+				d.Fatalf(t, "host %s was never published", name)
+			}
+		}
+		by, err := time.ParseDuration(args[0])
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		out = w.pass(by, args[1:]...)
 	case "foreign":
 		out = w.settle(Message(w.store(args[0], []byte(input))))
 	case "lose":
 		delete(w.stored, args[0])
 	case "full":
 		out = w.settle(Usage{strings.Join(args, " ")})
+	case "ask":
+		ask := reflect.New(asks[args[0]])
+		into(ask.Interface())
+		out = w.settle(Request{ID: 1, Ask: ask.Elem().Interface().(Ask)})
 	case "takeover":
 		out = w.takeover()
 	default:
@@ -175,6 +202,12 @@ func (s *script) print(b *strings.Builder, c Command, level string) {
 	case Say:
 		if level == "" {
 			fmt.Fprintf(b, "event %s %s: %s\n", strings.TrimPrefix(c.Subject, "fleet.event."), c.Doc.Reason, c.Doc.Message)
+		}
+	case Reply:
+		if c.Bad != nil {
+			fmt.Fprintf(b, "refused %s %s\n", c.Bad.Code, c.Bad)
+		} else if level != "brief" {
+			fmt.Fprintf(b, "answer %s\n", compact(bus.Encode(c.Doc)))
 		}
 	case Alarm:
 		fmt.Fprintf(b, "alarm %s: %s\n", c.Reason, c.Message)

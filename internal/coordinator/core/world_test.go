@@ -151,6 +151,27 @@ func (w *world) host(name string) bus.Host {
 	}
 }
 
+// pass lets time pass, in which the named hosts beat and nobody pulls for the others.
+func (w *world) pass(by time.Duration, alive ...string) (out []Command) {
+	for end := w.now.Add(by); w.now.Before(end); {
+		w.now = w.now.Add(min(5*time.Second, end.Sub(w.now)))
+		var events []Event
+		for _, name := range alive {
+			h := w.host(name)
+			events = append(events, Beat{name, bus.Beat{HostID: h.HostID, Session: h.Session}})
+		}
+		step := w.settle(append(events, Tick{})...)
+		for i := 0; i < len(step); i++ {
+			if ask, ok := step[i].(AskPulls); ok {
+				step = append(step, w.settle(Pulls{ask.Host, false})...)
+				continue
+			}
+			out = append(out, step[i])
+		}
+	}
+	return out
+}
+
 // publishHost stores a host's document.
 func (w *world) publishHost(name string, h bus.Host) Event {
 	w.counts++
