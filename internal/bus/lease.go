@@ -23,8 +23,9 @@ type Lease struct {
 	ttl    time.Duration
 	nonce  string // of this Lease: tells its own writes from those of a process before it
 
-	mu  sync.Mutex // guards the field that follows, held through a write
-	seq uint64     // of our lease message; 0: not ours
+	mu   sync.Mutex // guards the fields that follow, held through a write
+	seq  uint64     // of our lease message; 0: not ours
+	dead uint64     // sequence of somebody's lease that Wait saw unchanged for a ttl; 0: none
 }
 
 // NewLease names the candidate, uniquely among coordinators. ttl is raised to MinLeaseTTL.
@@ -33,7 +34,7 @@ func (f *Fleet) NewLease(holder string, ttl time.Duration) *Lease {
 }
 
 // Acquire takes the lease, or returns ErrLeaseHeld. A lease that holder already holds
-// (its process was restarted) is taken over.
+// (its process was restarted) is taken over, and so is one that Wait found not renewed.
 func (l *Lease) Acquire(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +42,7 @@ func (l *Lease) Acquire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if holder != "" && holder != l.holder {
+	if holder != "" && holder != l.holder && seq != l.dead {
 		return fmt.Errorf("%w: %s", ErrLeaseHeld, holder)
 	}
 	return l.writeLocked(ctx, l.holder, seq)
@@ -142,9 +143,12 @@ func (l *Lease) read(ctx context.Context) (last uint64, holder string, err error
 	return max(last, m.Sequence), doc.Holder, nil
 }
 
-// Wait returns when the lease may be free: it expired, was released, or ctx ended. A
-// renewal that it hears puts the next look off by one ttl; it asks the server only when it
-// heard none.
+// Wait returns when the lease may be taken: it was released, it expired, or the server shows
+// the same renewal for a whole ttl; or when ctx ended. It looks once after each renewal that
+// it hears, and then when the next one is overdue.
+//
+// It does not wait until the server removes the lease, which may take a second more. Time
+// in which the server does not answer does not count: the leader could not renew either.
 func (l *Lease) Wait(ctx context.Context) error {
 	heard := make(chan *nats.Msg, 16)
 	sub, err := l.fleet.nc.ChanSubscribe(l.fleet.names.Lease(), heard)
@@ -152,25 +156,74 @@ func (l *Lease) Wait(ctx context.Context) error {
 		return fmt.Errorf("wait for the lease: %w", err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may be closed
+	reconnected := l.fleet.nc.StatusChanged(nats.CONNECTED)
+	defer l.fleet.nc.RemoveStatusListener(reconnected)
 	look := time.NewTimer(0)
 	defer look.Stop()
+	var w watched
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-reconnected:
+			w.seq = 0
+			look.Reset(0)
 		case m := <-heard:
 			doc, err := Decode[LeaseDoc](m.Data)
-			if err == nil && doc.Holder == "" {
-				look.Reset(0) // it is stored a moment after it is heard
-				continue
-			}
-			look.Reset(l.ttl)
+			w.heard, w.released = time.Now(), err == nil && doc.Holder == ""
+			look.Reset(lookSoon) // it is stored a moment after it is heard
 		case <-look.C:
-			_, holder, err := l.read(ctx)
+			asked := time.Now()
+			seq, holder, err := l.read(ctx)
 			if err == nil && (holder == "" || holder == l.holder) {
 				return nil
 			}
-			look.Reset(l.ttl / 8)
+			if err != nil || time.Since(asked) > l.ttl/4 {
+				seq = 0
+			}
+			if w.overdue(seq, asked, l.ttl) {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				l.dead = seq
+				return nil
+			}
+			look.Reset(w.next(l.ttl))
 		}
 	}
+}
+
+// watched is what a standby knows of somebody's lease.
+type watched struct {
+	seq      uint64    // of the renewal that was seen last; 0: not known
+	since    time.Time // it has been there since then at the latest
+	heard    time.Time // when the last write was heard
+	released bool      // which was a release
+}
+
+// lookSoon is when a write that was heard should be stored.
+const lookSoon = 20 * time.Millisecond
+
+// overdue takes in what the server showed when it was asked, 0 where it did not answer, and
+// tells whether that has been the same for a ttl.
+func (w *watched) overdue(seq uint64, asked time.Time, ttl time.Duration) bool {
+	if seq != 0 && seq == w.seq {
+		return asked.Sub(w.since) >= ttl
+	}
+	w.seq, w.since = seq, time.Now()
+	if seq != 0 && asked.Sub(w.heard) < ttl/4 {
+		w.since = w.heard
+	}
+	return false
+}
+
+// next is when to look again: when the next renewal is overdue, or soon where something is
+// expected or not known.
+func (w *watched) next(ttl time.Duration) time.Duration {
+	if w.released {
+		return lookSoon
+	}
+	if w.seq == 0 {
+		return ttl / 8
+	}
+	return max(lookSoon, ttl-time.Since(w.since))
 }
