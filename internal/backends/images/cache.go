@@ -13,13 +13,17 @@ type Options struct {
 	// HTTP fetches images. The default has no overall timeout, since Stall bounds it.
 	HTTP *http.Client
 	Log  *slog.Logger
-	// MaxBytes bounds one image as it is fetched; default 32 GiB.
+	// MaxBytes bounds one image, as it is fetched and as it is unpacked; default 32 GiB.
 	MaxBytes int64
 	// Stall is how long a download may bring no byte; default 60 s.
 	Stall time.Duration
 	// ReserveBytes of the file system stay free.
 	ReserveBytes int64
 }
+
+// Report hears what a fetch does, "downloading image" for instance, and how many per cent of
+// that are done, 0 where it is unknown. It must not block.
+type Report func(step string, percent int)
 
 // Base is an image in the cache.
 type Base struct {
@@ -44,8 +48,9 @@ type Cache struct {
 type flight struct {
 	done    chan struct{}
 	cancel  context.CancelFunc
-	waiting map[int]func(percent int)
+	waiting map[int]Report
 	next    int
+	step    string
 	percent int
 
 	base Base
@@ -69,15 +74,15 @@ func New(opts Options) *Cache {
 	return &Cache{opts: opts, flights: map[string]*flight{}}
 }
 
-// Fetch returns the base of s in dir, downloading it when it is not there. report gets the
-// per cent that is done, 0 where that is unknown; it must not block and is not called after
-// Fetch has returned. When ctx ends, Fetch returns at once; the download goes on as long as
+// Fetch returns the base of s in dir, downloading it when it is not there, and unpacking what
+// is compressed with gzip, xz or zstd. report, which may be nil, is not called after Fetch has
+// returned. When ctx ends, Fetch returns at once; the download goes on as long as
 // somebody else waits for it.
 //
 // ErrPermanent: the source refuses (4xx), the digest differs, or the image may not be a
 // base. ErrNoCapacity: the disk is full; nothing of the download is kept. ErrTransient:
 // anything that may pass; what was downloaded is kept and resumed.
-func (c *Cache) Fetch(ctx context.Context, dir string, s Source, report func(percent int)) (Base, error) {
+func (c *Cache) Fetch(ctx context.Context, dir string, s Source, report Report) (Base, error) {
 	if err := s.validate(); err != nil {
 		return Base{}, err
 	}
@@ -96,7 +101,7 @@ func (c *Cache) Fetch(ctx context.Context, dir string, s Source, report func(per
 }
 
 // join adds a waiter to the flight of s, starting one if there is none.
-func (c *Cache) join(ctx context.Context, dir string, s Source, report func(int)) (*flight, int) {
+func (c *Cache) join(ctx context.Context, dir string, s Source, report Report) (*flight, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := dir + "\x00" + s.entry() + "\x00" + s.Digest
@@ -105,10 +110,10 @@ func (c *Cache) join(ctx context.Context, dir string, s Source, report func(int)
 		// The flight outlives the caller that started it, but keeps its values: the span and
 		// the labelled steps.
 		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		f = &flight{done: make(chan struct{}), cancel: cancel, waiting: map[int]func(int){}}
+		f = &flight{done: make(chan struct{}), cancel: cancel, waiting: map[int]Report{}}
 		c.flights[key] = f
 		c.running.Go(func() {
-			base, err := c.fetch(own, dir, s, func(percent int) { c.progress(f, percent) })
+			base, err := c.fetch(own, dir, s, func(step string, percent int) { c.progress(f, step, percent) })
 			c.mu.Lock()
 			if c.flights[key] == f {
 				delete(c.flights, key)
@@ -122,11 +127,11 @@ func (c *Cache) join(ctx context.Context, dir string, s Source, report func(int)
 	id := f.next
 	f.next++
 	if report == nil {
-		report = func(int) {}
+		report = func(string, int) {}
 	}
 	f.waiting[id] = report
-	if f.percent > 0 {
-		report(f.percent)
+	if f.step != "" {
+		report(f.step, f.percent)
 	}
 	return f, id
 }
@@ -147,15 +152,15 @@ func (c *Cache) leave(f *flight, id int) {
 	}
 }
 
-func (c *Cache) progress(f *flight, percent int) {
+func (c *Cache) progress(f *flight, step string, percent int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if percent == f.percent {
+	if step == f.step && percent == f.percent {
 		return
 	}
-	f.percent = percent
+	f.step, f.percent = step, percent
 	for _, report := range f.waiting {
-		report(percent)
+		report(step, percent)
 	}
 }
 

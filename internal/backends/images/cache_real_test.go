@@ -19,7 +19,11 @@ func TestAnImageIsFetchedOnceAndFoundByEverybodyAfterwards(t *testing.T) {
 	o := newOrigin(t, image)
 	s := Source{Key: "debian", URL: o.URL + "/debian.qcow2?token=verysecret", Digest: sha(image)}
 	var percents []int
-	first, err := newCache(t, Options{}).Fetch(t.Context(), dir, s, func(p int) { percents = append(percents, p) })
+	first, err := newCache(t, Options{}).Fetch(t.Context(), dir, s, func(step string, p int) {
+		if step == "downloading image" {
+			percents = append(percents, p)
+		}
+	})
 	must(t, err)
 	second := fetch(t, newCache(t, Options{}), dir, s) // another agent's start
 	if first != second || len(o.requests()) != 1 {

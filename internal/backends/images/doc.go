@@ -12,6 +12,7 @@
 //	.proxyfleet/pin-<entry>.json      the digest that an entry without one was pinned to
 //	.proxyfleet/part-<entry>          a download under way, locked by whoever writes it
 //	.proxyfleet/part-<entry>.json     the validator to resume it with
+//	.proxyfleet/part-<entry>.unpacked what was compressed, while it is unpacked and checked
 //
 // A base appears by rename, after it was verified and synced, so one that is there is
 // whole. Two agents may share a directory: the lock on the partial file serialises them.

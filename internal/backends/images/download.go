@@ -27,7 +27,7 @@ type validator struct {
 
 // bring fills part with the bytes of s and returns their digest, which is want unless that
 // is empty.
-func (c *Cache) bring(ctx context.Context, part *os.File, s Source, want string, report func(int)) (string, error) {
+func (c *Cache) bring(ctx context.Context, part *os.File, s Source, want string, report Report) (string, error) {
 	size, resumed, err := c.transfer(ctx, part, s, want, report)
 	if err != nil {
 		return "", c.settle(ctx, err, part, s)
@@ -53,11 +53,12 @@ func (c *Cache) bring(ctx context.Context, part *os.File, s Source, want string,
 }
 
 // transfer gets the bytes, from where an earlier try ended if that is safe.
-func (c *Cache) transfer(ctx context.Context, part *os.File, s Source, want string, report func(int)) (size int64, resumed bool, err error) {
+func (c *Cache) transfer(ctx context.Context, part *os.File, s Source, want string, report Report) (size int64, resumed bool, err error) {
 	if s.File != "" {
 		size, err = c.copyFile(ctx, part, s, report)
 		return size, false, err
 	}
+	report("downloading image", 0)
 	have, v := resumable(part, want)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -142,7 +143,7 @@ func strongETag(resp *http.Response) string {
 
 // copyFile copies a local file. A copy is kept because the original may change under the
 // guests that build on it.
-func (c *Cache) copyFile(ctx context.Context, part *os.File, s Source, report func(int)) (int64, error) {
+func (c *Cache) copyFile(ctx context.Context, part *os.File, s Source, report Report) (int64, error) {
 	f, err := os.Open(s.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, backends.Errorf(backends.ErrPermanent, op, "%s is not there", s)
@@ -169,7 +170,7 @@ func (c *Cache) copyFile(ctx context.Context, part *os.File, s Source, report fu
 
 // write appends r to part, which holds have bytes already. length is what r has left, -1
 // where that is not known. It returns the size of the whole.
-func (c *Cache) write(ctx context.Context, part *os.File, r io.Reader, have, length int64, s Source, report func(int)) (int64, error) {
+func (c *Cache) write(ctx context.Context, part *os.File, r io.Reader, have, length int64, s Source, report Report) (int64, error) {
 	if have+max(length, 0) > c.opts.MaxBytes {
 		return 0, tooLarge(c.opts.MaxBytes, s)
 	}
@@ -191,7 +192,7 @@ func (c *Cache) write(ctx context.Context, part *os.File, r io.Reader, have, len
 			return 0, tooLarge(c.opts.MaxBytes, s)
 		}
 		if length > 0 {
-			report(int(size * 100 / (have + length)))
+			report("downloading image", int(size*100/(have+length)))
 		}
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)

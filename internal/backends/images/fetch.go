@@ -37,7 +37,7 @@ type pin struct {
 }
 
 // fetch makes the base of s be there. One process at a time does so for an entry.
-func (c *Cache) fetch(ctx context.Context, dir string, s Source, report func(int)) (Base, error) {
+func (c *Cache) fetch(ctx context.Context, dir string, s Source, report Report) (Base, error) {
 	state := filepath.Join(dir, StateDir)
 	if err := os.MkdirAll(state, 0o711); err != nil { // qemu passes through, and lists nothing
 		return Base{}, fileError(err, s)
@@ -67,7 +67,10 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report func(int
 	if err != nil {
 		return Base{}, err
 	}
-	if base, err = publish(ctx, dir, part, s, digest); err != nil {
+	if base, err = c.publish(ctx, dir, part, s, digest, report); err != nil {
+		if errors.Is(err, backends.ErrPermanent) || errors.Is(err, backends.ErrNoCapacity) {
+			discard(part)
+		}
 		return Base{}, err
 	}
 	c.opts.Log.InfoContext(ctx, "image fetched", "image", s.Key, "source", s.String(),
@@ -156,16 +159,21 @@ func samePlace(f *os.File, path string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// publish checks a whole download and makes it a base.
-func publish(ctx context.Context, dir string, part *os.File, s Source, digest string) (Base, error) {
-	virtual, err := check(ctx, part.Name(), s)
+// publish unpacks and checks a whole download and makes it a base.
+func (c *Cache) publish(ctx context.Context, dir string, part *os.File, s Source, digest string, report Report) (Base, error) {
+	image, err := c.unpack(ctx, part, s, report)
 	if err != nil {
-		if errors.Is(err, backends.ErrPermanent) {
-			discard(part)
-		}
 		return Base{}, err
 	}
-	info, err := part.Stat()
+	if image != part {
+		defer remove(image) // unless it was renamed
+	}
+	report("checking image", 0)
+	virtual, err := check(ctx, image.Name(), s)
+	if err != nil {
+		return Base{}, err
+	}
+	info, err := image.Stat()
 	if err != nil {
 		return Base{}, fileError(err, s)
 	}
@@ -174,12 +182,12 @@ func publish(ctx context.Context, dir string, part *os.File, s Source, digest st
 	}
 	k := known{Digest: digest, Format: s.format(), Bytes: info.Size(), VirtualSize: virtual, Source: s.String()}
 	base := Base{Path: basePath(dir, digest, s.format()), Format: k.Format, Digest: digest, VirtualSize: virtual, Source: k.Source}
-	err = errors.Join(part.Chmod(0o644), part.Sync())
+	err = errors.Join(image.Chmod(0o644), image.Sync())
 	if err == nil {
 		err = writeJSON(knownPath(dir, digest), k)
 	}
 	if err == nil {
-		err = os.Rename(part.Name(), base.Path)
+		err = os.Rename(image.Name(), base.Path)
 	}
 	if err == nil {
 		err = syncDir(dir)
@@ -190,7 +198,7 @@ func publish(ctx context.Context, dir string, part *os.File, s Source, digest st
 	if err != nil {
 		return Base{}, fileError(err, s)
 	}
-	_ = os.Remove(part.Name() + ".json")
+	discard(part) // what it was renamed to stays
 	return base, nil
 }
 

@@ -2,6 +2,8 @@ package images
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,64 +15,74 @@ import (
 // to build on it.
 const restTime = time.Hour
 
-// Prune removes bases from dir, those first that were not asked for the longest, until they
-// take limit bytes at most, and returns the paths of what it removed. It keeps a base whose
-// digest is in used, that was asked for within the last hour, or that any qcow2 image in
-// dir is built on, whoever made that. Overlays in other directories are not looked for:
-// bases belong to the directory that they are in.
-func Prune(ctx context.Context, dir string, limit int64, used map[string]bool) (removed []string, err error) {
+// Stored is a base as it stands in a cache.
+type Stored struct {
+	Base
+	Bytes int64     // that it takes
+	Asked time.Time // when somebody asked for it last
+}
+
+// List returns the bases in dir that are whole, those first that were not asked for the
+// longest.
+func List(dir string) ([]Stored, error) {
 	records, err := filepath.Glob(filepath.Join(dir, StateDir, "base-*.json"))
 	if err != nil {
 		return nil, err
 	}
-	type candidate struct {
-		path, record string
-		size         int64
-		asked        time.Time
-	}
-	var idle []candidate
-	var total int64
+	var found []Stored
 	for _, record := range records {
 		var k known
 		info, err := os.Stat(record)
 		if err != nil || readJSON(record, &k) != nil || !ValidDigest(k.Digest) {
-			continue
+			continue // nothing that could be built on
 		}
-		total += k.Bytes
-		if !used[k.Digest] && time.Since(info.ModTime()) > restTime {
-			idle = append(idle, candidate{basePath(dir, k.Digest, k.Format), record, k.Bytes, info.ModTime()})
+		base, err := Find(dir, k.Digest, k.Format)
+		if err != nil {
+			return nil, err
+		}
+		if base.Path != "" {
+			found = append(found, Stored{base, k.Bytes, info.ModTime()})
 		}
 	}
-	if total <= limit || len(idle) == 0 {
-		return nil, nil
+	slices.SortFunc(found, func(a, b Stored) int { return a.Asked.Compare(b.Asked) })
+	return found, nil
+}
+
+// Excess chooses what to remove of bases, in their order, until those that are left take
+// limit bytes at most. It keeps a base whose digest is in used, and one that was asked for
+// within the hour before now.
+func Excess(bases []Stored, limit int64, used map[string]bool, now time.Time) (remove []Stored) {
+	var total int64
+	for _, b := range bases {
+		total += b.Bytes
 	}
-	built, err := builtOn(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(idle, func(a, b candidate) int { return a.asked.Compare(b.asked) })
-	for _, c := range idle {
+	for _, b := range bases {
 		if total <= limit {
 			break
 		}
-		if built[c.path] {
-			continue
+		if !used[b.Digest] && now.Sub(b.Asked) > restTime {
+			remove = append(remove, b)
+			total -= b.Bytes
 		}
-		if err := os.Remove(c.path); err != nil && !os.IsNotExist(err) {
-			return removed, err
-		}
-		if err := os.Remove(c.record); err != nil {
-			return removed, err
-		}
-		total -= c.size
-		removed = append(removed, c.path)
 	}
-	return removed, nil
+	return remove
 }
 
-// builtOn names the files that qcow2 images in dir are built on. One that cannot be read
-// ends it with an error, since it might be built on anything.
-func builtOn(ctx context.Context, dir string) (map[string]bool, error) {
+// Remove removes a base from dir. Whether something is built on it is the caller's to know,
+// see [BuiltOn].
+func Remove(dir string, b Base) error {
+	for _, path := range []string{b.Path, knownPath(dir, b.Digest)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fileError(err, Source{File: path})
+		}
+	}
+	return nil
+}
+
+// BuiltOn names the files that qcow2 images in dir are built on, whoever made them. One that
+// cannot be read ends it with an error, since it might be built on anything. Images in other
+// directories are not looked for: bases belong to the directory that they are in.
+func BuiltOn(ctx context.Context, dir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err

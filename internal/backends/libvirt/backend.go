@@ -36,8 +36,9 @@ type Backend struct {
 }
 
 var (
-	_ backends.Backend = (*Backend)(nil)
-	_ backends.Watcher = (*Backend)(nil)
+	_ backends.Backend     = (*Backend)(nil)
+	_ backends.Watcher     = (*Backend)(nil)
+	_ backends.ImageKeeper = (*Backend)(nil)
 )
 
 // New checks the configuration and returns a backend. It does not connect: a daemon that is

@@ -103,11 +103,11 @@ func (b *Backend) checkPool(s *session) backends.TargetHealth {
 		h.Code, h.Message = backends.CheckForbidden, "the agent may not write to the pool's directory: "+err.Error()
 		return h
 	}
-	u, err := b.usage(s, p.place)
+	u, err := b.usage(s, p.storage)
 	if err != nil {
 		return verdict(target, err)
 	}
-	free, err := p.free()
+	free, err := p.storage.free(s)
 	if err != nil {
 		return verdict(target, err)
 	}

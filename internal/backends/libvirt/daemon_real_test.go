@@ -20,7 +20,7 @@ func startDaemon(t testing.TB) daemon { return daemon{libvirttest.Start(t)} }
 // daemonAt is the one whose directory is dir.
 func daemonAt(dir string) daemon { return daemon{libvirttest.Daemon{Dir: dir}} }
 
-func (d daemon) place() place { return place{d.PoolDir()} }
+func (d daemon) place() place { return place{dir: d.PoolDir()} }
 
 // foreignDomain defines a domain that the backend did not make, with a mark where there is
 // one.
@@ -49,7 +49,7 @@ func (d daemon) foreignVolume(t testing.TB, ref backends.Ref, mark backends.Mark
 	if mark.UID != "" {
 		must(t, os.MkdirAll(p.state(), 0o711))
 		m := marker{Installation: mark.Installation, HostID: mark.HostID, Proxy: mark.Proxy, UID: mark.UID, CreatedAt: mark.CreatedAt}
-		must(t, m.write(p.marker(n)))
+		must(t, replace(p.marker(n), m.text()))
 		t.Cleanup(func() { _ = os.Remove(p.marker(n)) })
 	}
 	return func() string {
@@ -69,7 +69,7 @@ func must(t testing.TB, err error) {
 // openBase is the base that the disk of req was made on.
 func openBase(t testing.TB, h host, req backends.Request) (images.Base, error) {
 	t.Helper()
-	m, _, err := readMarker(h.place().marker(backends.InstanceName(req.UID)))
+	m, _, err := h.place().readMarker(backends.InstanceName(req.UID))
 	must(t, err)
 	return images.Find(h.PoolDir(), m.Base, m.BaseFormat)
 }

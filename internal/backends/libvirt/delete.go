@@ -2,9 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -26,7 +23,6 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 		return err
 	}
 	defer s.close()
-	n := backends.InstanceName(ref.UID)
 	found, err := b.look(s, ref)
 	if err != nil {
 		return err
@@ -36,7 +32,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 	if err != nil {
 		return err
 	}
-	_, marked, err := b.lookFiles(p, ref, found.there)
+	has, err := b.lookFor(s, p, ref, found.there)
 	if err != nil {
 		return err
 	}
@@ -46,19 +42,15 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 		}
 		b.marks.forget(found.dom.UUID)
 	}
-	removed, err := removeFiles(ctx, p, n)
-	if err != nil {
-		return err
-	}
-	if marked {
-		if err := backends.Step(ctx, "marker.remove"); err != nil {
-			return err
+	for _, x := range has.pieces {
+		if err := ctx.Err(); err != nil {
+			return backends.Wrap(backends.ErrTransient, "delete", err, "stopped; what is left is removed by the next try")
 		}
-		if err := remove(p.marker(n)); err != nil {
+		if err := p.remove(s, x); err != nil {
 			return err
 		}
 	}
-	if removed || marked {
+	if len(has.pieces) > 0 {
 		b.refreshPool(ctx)
 	}
 	return backends.Step(ctx, "done")
@@ -88,32 +80,4 @@ func removeDomain(s *session, dom golibvirt.Domain) error {
 		}
 		return err
 	})
-}
-
-// removeFiles removes every file of an instance but its marker.
-func removeFiles(ctx context.Context, p place, n string) (any bool, err error) {
-	files, err := p.files(n)
-	if err != nil {
-		return false, err
-	}
-	for _, f := range files {
-		if err := backends.Step(ctx, f.kind+".remove"); err != nil {
-			return any, err
-		}
-		if err := ctx.Err(); err != nil {
-			return any, backends.Wrap(backends.ErrTransient, "remove files", err, "stopped; what is left is removed by the next try")
-		}
-		if err := remove(f.path); err != nil {
-			return any, err
-		}
-		any = true
-	}
-	return any, nil
-}
-
-func remove(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fileError("remove files", err)
-	}
-	return nil
 }

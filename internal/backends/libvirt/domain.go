@@ -9,7 +9,6 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"proxyfleet/internal/backends"
-	"proxyfleet/internal/backends/images"
 )
 
 // macAddress is stable for a uid, in QEMU's own range.
@@ -40,8 +39,7 @@ type blueprint struct {
 	virt      string // "kvm" or "qemu"
 	cpuMode   string
 	network   Network
-	place     place
-	base      images.Base
+	at        attachment
 }
 
 // render describes the domain. No emulator stands in it: libvirt knows its own.
@@ -67,7 +65,7 @@ func (p blueprint) render() (string, error) {
 		OnReboot:   "restart",
 		OnCrash:    "destroy", // the agent starts it again, and tells
 		Devices: &libvirtxml.DomainDeviceList{
-			Disks:      []libvirtxml.DomainDisk{p.root(name), p.seedDisk(name)},
+			Disks:      []libvirtxml.DomainDisk{p.root(), p.seedDisk()},
 			Interfaces: []libvirtxml.DomainInterface{p.card()},
 			Controllers: []libvirtxml.DomainController{
 				{Type: "virtio-serial", Index: &zero},
@@ -76,7 +74,6 @@ func (p blueprint) render() (string, error) {
 			Serials: []libvirtxml.DomainSerial{{
 				Source: &libvirtxml.DomainChardevSource{Pty: &libvirtxml.DomainChardevSourcePty{}},
 				Target: &libvirtxml.DomainSerialTarget{Port: &zero},
-				Log:    &libvirtxml.DomainChardevLog{File: p.place.console(name), Append: "on"},
 			}},
 			Channels: []libvirtxml.DomainChannel{{
 				Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{}},
@@ -98,36 +95,37 @@ func (p blueprint) render() (string, error) {
 		d.OS.FirmwareInfo = &libvirtxml.DomainOSFirmwareInfo{Features: []libvirtxml.DomainOSFirmwareFeature{
 			{Enabled: "no", Name: "enrolled-keys"}, {Enabled: "no", Name: "secure-boot"},
 		}}
-		d.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: p.place.nvram(name)}
+		if p.at.nvram != "" {
+			d.OS.NVRam = &libvirtxml.DomainNVRam{NVRam: p.at.nvram}
+		}
+	}
+	if p.at.console != "" {
+		d.Devices.Serials[0].Log = &libvirtxml.DomainChardevLog{File: p.at.console, Append: "on"}
 	}
 	return d.Marshal()
 }
 
-// root is the overlay. It is named as a file, not as a volume of the pool, and its backing
-// chain is spelled out: virt-aa-helper makes AppArmor rules from these only.
-func (p blueprint) root(name string) libvirtxml.DomainDisk {
+// root is named as a file or a device, not as a volume of the pool, and its backing chain is
+// spelled out: virt-aa-helper makes AppArmor rules from these only.
+func (p blueprint) root() libvirtxml.DomainDisk {
 	return libvirtxml.DomainDisk{
-		Device: "disk",
-		Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2", Discard: "unmap"},
-		Source: &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: p.place.disk(name)}},
-		BackingStore: &libvirtxml.DomainDiskBackingStore{
-			Format:       &libvirtxml.DomainDiskFormat{Type: p.base.Format},
-			Source:       &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: p.base.Path}},
-			BackingStore: &libvirtxml.DomainDiskBackingStore{},
-		},
-		Target: &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
-		Boot:   &libvirtxml.DomainDeviceBoot{Order: 1},
+		Device:       "disk",
+		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: p.at.root.format, Discard: "unmap"},
+		Source:       p.at.root.element(),
+		BackingStore: p.at.root.chain(),
+		Target:       &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
+		Boot:         &libvirtxml.DomainDeviceBoot{Order: 1},
 	}
 }
 
 // seedDisk is a read-only virtio disk, not a CD-ROM: kernels made for clouds may lack the
 // SATA driver that one hangs on, but have virtio-blk, or the root disk would not work
 // either. cloud-init finds the seed by its label on any block device.
-func (p blueprint) seedDisk(name string) libvirtxml.DomainDisk {
+func (p blueprint) seedDisk() libvirtxml.DomainDisk {
 	return libvirtxml.DomainDisk{
 		Device:   "disk",
-		Driver:   &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "raw"},
-		Source:   &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: p.place.seed(name)}},
+		Driver:   &libvirtxml.DomainDiskDriver{Name: "qemu", Type: p.at.seed.format},
+		Source:   p.at.seed.element(),
 		Target:   &libvirtxml.DomainDiskTarget{Dev: "vdb", Bus: "virtio"},
 		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
 	}

@@ -27,9 +27,15 @@ func testBlueprint() blueprint {
 		vcpus: 2, memoryMiB: 1024,
 		firmware: "uefi", virt: "kvm", cpuMode: "host-model",
 		network: Network{LibvirtNetwork: "default"},
-		place:   place{"/var/lib/libvirt/images"},
-		base:    images.Base{Path: "/var/lib/libvirt/images/pf-base-0123456789abcdef01234567.qcow2", Format: "qcow2"},
+		at:      testAttachment("qcow2"),
 	}
+}
+
+// testAttachment is of a pool that is a directory, with a base of a format.
+func testAttachment(format string) attachment {
+	at, _ := place{dir: "/var/lib/libvirt/images"}.attach(nil, backends.InstanceName(testUID),
+		images.Base{Path: "/var/lib/libvirt/images/pf-base-0123456789abcdef01234567." + format, Format: format})
+	return at
 }
 
 func TestDomainsAreDescribedAsThePeopleWhoReadThemExpect(t *testing.T) {
@@ -38,7 +44,7 @@ func TestDomainsAreDescribedAsThePeopleWhoReadThemExpect(t *testing.T) {
 		"bios-tcg-bridge-vlan-raw": func(p *blueprint) {
 			p.firmware, p.virt, p.cpuMode = "bios", "qemu", "maximum"
 			p.network = Network{Bridge: "br0", VLAN: 7}
-			p.base = images.Base{Path: "/var/lib/libvirt/images/pf-base-0123456789abcdef01234567.raw", Format: "raw"}
+			p.at = testAttachment("raw")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

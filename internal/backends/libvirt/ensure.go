@@ -55,7 +55,7 @@ func (b *Backend) ensure(ctx context.Context, r resolved, report func(backends.P
 			return err
 		}
 		var err error
-		if i, err = b.instance(s, w.seen, w.place); err != nil {
+		if i, err = b.instance(s, w.seen); err != nil {
 			return err
 		}
 		if made {
@@ -76,7 +76,7 @@ type work struct {
 
 	// Filled in by survey.
 	seen
-	place    place
+	pool     storage
 	marker   marker
 	marked   bool // the marker is on disk
 	active   bool // a QEMU process is there
@@ -109,13 +109,16 @@ func (w *work) survey(s *session) error {
 	if w.seen, err = b.look(s, r.Ref); err != nil {
 		return err
 	}
-	if w.place, err = b.pool(s); err != nil {
+	if w.pool, err = b.pool(s); err != nil {
 		return err
 	}
-	if w.marker, w.marked, err = b.lookFiles(w.place, r.Ref, w.there); err != nil {
+	has, err := b.lookFor(s, w.pool, r.Ref, w.there)
+	if err != nil {
 		return err
 	}
-	w.diskGone = !exists(w.place.disk(w.name))
+	w.marker, w.marked = has.marker, has.marked
+	_, there := disk(has.pieces)
+	w.diskGone = !there
 	if w.marked {
 		if field := w.marker.changed(r); field != "" {
 			return backends.Errorf(backends.ErrPermanent, "check request",
@@ -159,7 +162,7 @@ func (w *work) survey(s *session) error {
 		return nil // it exists: whether there is room is no question any more
 	}
 	before := b.admitted()
-	u, err := b.usage(s, w.place)
+	u, err := b.usage(s, w.pool)
 	if err != nil {
 		return err
 	}
@@ -185,7 +188,11 @@ func (w *work) bringBase(ctx context.Context) error {
 	var err error
 	if w.marker.Base != "" {
 		// The entry may have changed since; an existing disk keeps its base.
-		if w.base, err = images.Find(w.place.dir, w.marker.Base, w.marker.BaseFormat); err != nil {
+		err = w.session(ctx, func(s *session) (err error) {
+			w.base, err = w.pool.findBase(s, w.marker.Base, w.marker.BaseFormat)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -193,14 +200,10 @@ func (w *work) bringBase(ctx context.Context) error {
 		return w.r.missing
 	}
 	if w.base.Path == "" {
-		w.report(backends.Progress{Step: "downloading image"})
-		w.base, err = w.b.images.Fetch(ctx, w.place.dir, w.r.source(), func(percent int) {
-			w.report(backends.Progress{Step: "downloading image", Percent: percent})
-		})
-		if err != nil {
+		if w.base, err = w.pool.fetchBase(ctx, w.r.source(), w.report); err != nil {
 			return err
 		}
-		w.b.prune(ctx, w.place)
+		w.b.keepCap(ctx)
 	}
 	if int64(w.base.VirtualSize) > w.marker.DiskBytes {
 		return backends.Errorf(backends.ErrPermanent, "check request", "image %q is %d MiB large and does not fit on a disk of %d GiB",

@@ -25,15 +25,7 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 	if !found.there {
 		return backends.Instance{}, backends.Errorf(backends.ErrNotFound, "get", "there is no domain %s of proxy %s", backends.InstanceName(ref.UID), ref.Proxy)
 	}
-	// While the pool is not active nothing is known of its files, and the guest may run on.
-	p, err := b.anyPool(s)
-	if err != nil && ctx.Err() != nil {
-		return backends.Instance{}, err
-	}
-	if err != nil || !p.active {
-		p.place = place{}
-	}
-	i, err := b.instance(s, found, p.place)
+	i, err := b.instance(s, found)
 	if err == nil && i.Status == backends.StatusRunning {
 		i.Addresses, i.AddressUnread = b.addresses(s, found.dom, macAddress(ref.UID))
 		err = ctx.Err()
@@ -45,19 +37,40 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 }
 
 // instance reads a domain's state. Addresses are left unread.
-func (b *Backend) instance(s *session, found seen, p place) (backends.Instance, error) {
+func (b *Backend) instance(s *session, found seen) (backends.Instance, error) {
 	state, reason, err := domainState(s, found.dom)
 	if err != nil {
 		return backends.Instance{}, err
 	}
-	return describe(found, state, reason, p), nil
+	gone, err := b.diskGone(s, backends.InstanceName(found.UID))
+	if err != nil {
+		return backends.Instance{}, err
+	}
+	return describe(found, state, reason, gone), nil
 }
 
-// describe puts an instance together. An empty place says that its files cannot be seen.
-func describe(found seen, state golibvirt.DomainState, reason int32, p place) backends.Instance {
+// diskGone reports whether an instance's disk is missing. While the pool cannot be read
+// nothing is known of it, and the guest may run on: its error is the end of s only.
+func (b *Backend) diskGone(s *session, name string) (bool, error) {
+	p, err := b.anyPool(s)
+	if err == nil && p.active {
+		var has belongings
+		if has, err = p.storage.belongings(s, name); err == nil {
+			_, there := disk(has.pieces)
+			return !there, nil
+		}
+	}
+	if s.ctx.Err() != nil {
+		return false, err
+	}
+	return false, nil
+}
+
+// describe puts an instance together.
+func describe(found seen, state golibvirt.DomainState, reason int32, diskGone bool) backends.Instance {
 	i := backends.Instance{Mark: found.Mark, ID: domainUUID(found.UID), Port: found.Port, Generation: found.Generation, AddressUnread: true}
 	i.Status, i.Reason, i.Message = status(state, reason)
-	if p.dir != "" && !exists(p.disk(backends.InstanceName(found.UID))) {
+	if diskGone {
 		i.Status, i.Reason, i.Message = backends.StatusBroken, "DiskMissing", "the guest's disk is gone from the storage pool"
 	}
 	return i

@@ -30,7 +30,8 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 		return backends.Listing{}, err
 	}
 	var list backends.Listing
-	pool, err := b.pool(s)
+	pool, err := b.inventory(s)
+	poolRead := err == nil
 	if err != nil {
 		list.Unread = append(list.Unread, backends.Unread{What: "pool/" + b.cfg.StoragePool, Err: err})
 	}
@@ -49,43 +50,40 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 			list.Unread = append(list.Unread, backends.Unread{What: "domain/" + dom.Name, Err: err})
 		case ours && dom.Name == backends.InstanceName(m.UID):
 			st := states[dom.UUID]
-			i := describe(seen{there: true, dom: dom, domainMark: m}, st.state, st.reason, pool)
+			_, disk := pool.disk(dom.Name)
+			i := describe(seen{there: true, dom: dom, domainMark: m}, st.state, st.reason, poolRead && !disk)
 			if found := leases[macAddress(m.UID)]; i.Status == backends.StatusRunning && len(found) > 0 {
 				i.Addresses, i.AddressUnread = found, false
 			}
 			list.Instances = append(list.Instances, i)
 		}
 	}
-	if pool.dir != "" {
-		if err := b.leftovers(&list, pool, names); err != nil {
-			list.Unread = append(list.Unread, backends.Unread{What: "pool/" + b.cfg.StoragePool, Err: err})
-		}
-	}
+	list.Unread = append(list.Unread, pool.unread...)
+	list.Leftovers = b.leftovers(pool, names)
 	return list, ctx.Err()
 }
 
-// leftovers adds the files of ours whose domain is not there.
-func (b *Backend) leftovers(list *backends.Listing, p place, domains map[string]bool) error {
-	markers, unread, err := p.markers()
+// inventory reads the pool.
+func (b *Backend) inventory(s *session) (inventory, error) {
+	p, err := b.pool(s)
 	if err != nil {
-		return err
+		return inventory{}, err
 	}
-	list.Unread = append(list.Unread, unread...)
-	for _, m := range markers {
+	return p.inventory(s)
+}
+
+// leftovers are the pieces of ours whose domain is not there.
+func (b *Backend) leftovers(pool inventory, domains map[string]bool) (left []backends.Leftover) {
+	for _, m := range pool.markers {
 		n := backends.InstanceName(m.UID)
 		if domains[n] || !m.mark().Owned(b.owner) {
 			continue
 		}
-		files, err := p.files(n)
-		if err != nil {
-			return err
-		}
-		list.Leftovers = append(list.Leftovers, backends.Leftover{Mark: m.mark(), Kind: "marker", Name: p.marker(n)})
-		for _, f := range files {
-			list.Leftovers = append(list.Leftovers, backends.Leftover{Mark: m.mark(), Kind: f.kind, Name: f.path})
+		for _, x := range pool.pieces[n] {
+			left = append(left, backends.Leftover{Mark: m.mark(), Kind: x.kind, Name: x.name})
 		}
 	}
-	return nil
+	return left
 }
 
 type domainStateNow struct {

@@ -81,31 +81,28 @@ func readMark(s *session, dom golibvirt.Domain) (m domainMark, marked bool, err 
 	return m, true, nil
 }
 
-// lookFiles reads the marker of ref and refuses files under its name that are not ours.
-// There need be none: owned says that the domain is there with our mark.
-func (b *Backend) lookFiles(p place, ref backends.Ref, owned bool) (m marker, there bool, err error) {
+// lookFor reads what bears the name of ref in the pool and refuses what is not ours. owned
+// says that the domain is there with our mark: then there need be no marker.
+func (b *Backend) lookFor(s *session, p storage, ref backends.Ref, owned bool) (belongings, error) {
 	n := backends.InstanceName(ref.UID)
-	m, there, err = readMarker(p.marker(n))
+	has, err := p.belongings(s, n)
 	if err != nil {
-		return marker{}, there, err
+		return belongings{}, err
 	}
-	if there && (!m.mark().Owned(b.owner) || m.UID != ref.UID || m.Proxy != ref.Proxy) {
-		return marker{}, true, backends.Errorf(backends.ErrConflict, "look for files",
+	m := has.marker
+	if has.marked && (!m.mark().Owned(b.owner) || m.UID != ref.UID || m.Proxy != ref.Proxy) {
+		return belongings{}, backends.Errorf(backends.ErrConflict, "look for files",
 			"the files of %s in the pool belong to installation %s, host %s, proxy %s, uid %s; they are left alone", n, m.Installation, m.HostID, m.Proxy, m.UID)
 	}
-	if there || owned {
-		return m, there, nil
+	if has.marked || has.claimed || owned {
+		return has, nil
 	}
-	files, err := p.files(n)
-	if err != nil {
-		return marker{}, false, err
-	}
-	for _, f := range files {
+	for _, x := range has.pieces {
 		// What a write that was cut off left is nobody's: writes make these names only.
-		if f.kind != "temporary" {
-			return marker{}, false, backends.Errorf(backends.ErrConflict, "look for files",
-				"%s is there and proxyfleet did not make it; it is left alone. Move it away", f.path)
+		if x.kind != "temporary" {
+			return belongings{}, backends.Errorf(backends.ErrConflict, "look for files",
+				"%s is there and proxyfleet did not make it; it is left alone. Move it away", x.name)
 		}
 	}
-	return marker{}, false, nil
+	return has, nil
 }

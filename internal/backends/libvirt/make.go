@@ -2,8 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -14,7 +12,7 @@ import (
 // make brings files and domain into being or mends them, in the order in which each can be
 // found again: the marker, the disk, the seed, the domain.
 func (w *work) make(s *session) error {
-	if err := w.makeMarker(s.ctx); err != nil {
+	if err := w.makeMarker(s); err != nil {
 		return err
 	}
 	w.release() // the marker counts it now
@@ -26,10 +24,10 @@ func (w *work) make(s *session) error {
 		w.active = false
 	}
 	if !w.active {
-		if err := w.makeDisk(s.ctx); err != nil {
+		if err := w.makeDisk(s); err != nil {
 			return err
 		}
-		if err := w.makeSeed(s.ctx); err != nil {
+		if err := w.makeSeed(s); err != nil {
 			return err
 		}
 	}
@@ -44,48 +42,38 @@ func gone(err error) error {
 	return err
 }
 
-func (w *work) makeMarker(ctx context.Context) error {
+func (w *work) makeMarker(s *session) error {
 	if w.marked && w.marker.Base == w.base.Digest && w.marker.BaseFormat == w.base.Format {
 		return nil
 	}
-	if err := backends.Step(ctx, "marker.write"); err != nil {
-		return err
-	}
 	w.marker.Base, w.marker.BaseFormat = w.base.Digest, w.base.Format
-	if err := os.MkdirAll(w.place.state(), 0o711); err != nil {
-		return fileError("write marker", err)
+	if err := w.pool.writeMarker(s, w.name, w.marker); err != nil {
+		return err
 	}
 	w.marked = true
-	return fileError("write marker", w.marker.write(w.place.marker(w.name)))
+	return nil
 }
 
-func (w *work) makeDisk(ctx context.Context) error {
-	path := w.place.disk(w.name)
-	if exists(path) && overlayFits(ctx, path, w.base, w.marker.DiskBytes) {
-		return nil
-	}
-	w.report(backends.Progress{Step: "creating disk"})
-	if err := backends.Step(ctx, "disk.create"); err != nil {
+func (w *work) makeDisk(s *session) error {
+	fits, err := w.pool.diskFits(s, w.name, w.marker, w.base)
+	if err != nil || fits {
 		return err
 	}
-	temporary := filepath.Join(w.place.state(), w.name+".disk.new")
-	return createOverlay(ctx, path, temporary, w.base, w.marker.DiskBytes)
+	w.report(backends.Progress{Step: "creating disk"})
+	return w.pool.createDisk(s, w.name, &w.marker, w.base)
 }
 
-func (w *work) makeSeed(ctx context.Context) error {
+func (w *work) makeSeed(s *session) error {
 	iso, err := w.b.seeds.build(w.r, w.marker.Port)
 	if err != nil {
 		return err
 	}
-	path := w.place.seed(w.name)
-	if same(path, iso) {
-		return nil
-	}
-	w.report(backends.Progress{Step: "writing seed"})
-	if err := backends.Step(ctx, "seed.write"); err != nil {
+	is, err := w.pool.seedIs(s, w.name, iso)
+	if err != nil || is {
 		return err
 	}
-	return fileError("write seed", writeSeed(path, iso))
+	w.report(backends.Progress{Step: "writing seed"})
+	return w.pool.writeSeed(s, w.name, iso)
 }
 
 func (w *work) define(s *session) error {
@@ -94,9 +82,13 @@ func (w *work) define(s *session) error {
 		generation = w.Generation // raised once everything is as asked
 	}
 	m := domainMark{Mark: w.marker.mark(), Generation: generation, Port: w.marker.Port}
+	at, err := w.pool.attach(s, w.name, w.base)
+	if err != nil {
+		return err
+	}
 	text, err := blueprint{
 		mark: m, vcpus: w.marker.VCPUs, memoryMiB: w.marker.MemoryMiB, firmware: w.marker.Firmware, virt: w.virt.kind, cpuMode: w.virt.cpu,
-		network: w.b.cfg.Network, place: w.place, base: w.base,
+		network: w.b.cfg.Network, at: at,
 	}.render()
 	if err != nil {
 		return backends.Wrap(backends.ErrPermanent, "define domain", err, "the domain of proxy %s cannot be described", w.r.Proxy)

@@ -8,13 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/google/renameio/v2"
 
 	"proxyfleet/internal/backends"
 )
@@ -104,53 +98,23 @@ func (m marker) changed(r resolved) string {
 	return ""
 }
 
-// readMarker reads a marker; there is false when no file is there.
-func readMarker(path string) (m marker, there bool, err error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return marker{}, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &m)
-	}
+// parseMarker reads what stands in a marker called name. Its error is for people.
+func parseMarker(text []byte, name string) (m marker, err error) {
+	err = json.Unmarshal(text, &m)
 	if err == nil && (m.UID == "" || m.Installation == "" || m.HostID == "") {
 		err = errors.New("it is not whole")
 	}
 	if err != nil {
-		return marker{}, true, backends.Wrap(backends.ErrTransient, "read marker", err, "the marker %s cannot be read; mend or remove it by hand", path)
+		return marker{}, backends.Wrap(backends.ErrTransient, "read marker", err, "the marker %s cannot be read; mend or remove it by hand", name)
 	}
-	return m, true, nil
+	return m, nil
 }
 
-func (m marker) write(path string) error {
+// text is what stands in the marker.
+func (m marker) text() []byte {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		return err
+		panic(err) // strings and numbers always marshal
 	}
-	return renameio.WriteFile(path, append(b, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(path)))
-}
-
-// markers reads every marker in a pool, whoever's, and names those that cannot be read.
-func (p place) markers() (found []marker, unread []backends.Unread, err error) {
-	entries, err := os.ReadDir(p.state())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fileError("read markers", err)
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "pf-") || !strings.HasSuffix(e.Name(), ".json") {
-			continue
-		}
-		path := filepath.Join(p.state(), e.Name())
-		m, there, err := readMarker(path)
-		switch {
-		case err != nil:
-			unread = append(unread, backends.Unread{What: path, Err: err})
-		case there && e.Name() == backends.InstanceName(m.UID)+".json": // or it was put there by hand
-			found = append(found, m)
-		}
-	}
-	return found, unread, nil
+	return append(b, '\n')
 }

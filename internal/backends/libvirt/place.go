@@ -8,16 +8,18 @@ import (
 	"strings"
 	"syscall"
 
-	golibvirt "github.com/digitalocean/go-libvirt"
 	"golang.org/x/sys/unix"
-	"libvirt.org/go/libvirtxml"
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/images"
 )
 
-// place is the directory of a storage pool.
-type place struct{ dir string }
+// place is the directory of a storage pool on this machine. Whatever appears in it appears
+// whole, by rename.
+type place struct {
+	dir    string
+	images *images.Cache
+}
 
 func (p place) state() string           { return filepath.Join(p.dir, images.StateDir) }
 func (p place) disk(name string) string { return filepath.Join(p.dir, name+".qcow2") }
@@ -28,25 +30,43 @@ func (p place) marker(name string) string {
 func (p place) nvram(name string) string   { return filepath.Join(p.state(), name+".nvram") }
 func (p place) console(name string) string { return filepath.Join(p.state(), name+".log") }
 
-// file is one file of an instance.
-type file struct{ kind, path string }
+// nameOf is the instance whose name a file bears, and what follows it. A temporary file of
+// a write that was cut off begins with a dot.
+func nameOf(file string) (name, suffix string, ok bool) {
+	name, suffix, ok = strings.Cut(strings.TrimPrefix(file, "."), ".")
+	return name, suffix, ok && isInstanceName(name)
+}
 
-// files are those that exist of an instance, the marker left out. Temporary ones of a write
-// that was cut off are among them, and older parts of the console log.
-func (p place) files(name string) ([]file, error) {
-	var found []file
+// isInstanceName reports whether s looks like what [backends.InstanceName] makes.
+func isInstanceName(s string) bool {
+	rest, ok := strings.CutPrefix(s, "pf-")
+	return ok && len(rest) == 16 && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+// files are those of instances, temporary ones of writes that were cut off and older parts
+// of console logs among them. Markers come last.
+func (p place) files() (map[string][]piece, error) {
+	found, markers := map[string][]piece{}, map[string]piece{}
 	for _, dir := range []string{p.dir, p.state()} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fileError("read pool directory", err)
 		}
 		for _, e := range entries {
-			rest, ours := strings.CutPrefix(strings.TrimPrefix(e.Name(), "."), name+".")
-			path := filepath.Join(dir, e.Name())
-			if ours && path != p.marker(name) {
-				found = append(found, file{kindOf(rest), path})
+			name, suffix, ok := nameOf(e.Name())
+			if !ok {
+				continue
 			}
+			path := filepath.Join(dir, e.Name())
+			if path == p.marker(name) {
+				markers[name] = piece{kind: "marker", name: path}
+				continue
+			}
+			found[name] = append(found[name], piece{kind: kindOf(suffix), name: path, bytes: allocated(path)})
 		}
+	}
+	for name, m := range markers {
+		found[name] = append(found[name], m)
 	}
 	return found, nil
 }
@@ -71,8 +91,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// free is the room in bytes that the place's file system has for the agent.
-func (p place) free() (int64, error) {
+func (p place) free(*session) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.dir, &st); err != nil {
 		return 0, fileError("read free space", err)
@@ -87,63 +106,6 @@ func allocated(path string) int64 {
 		return 0
 	}
 	return st.Blocks * 512
-}
-
-// pool finds the configured pool's directory. The pool must be active: an inactive one may
-// be a file system that is not mounted, whose directory would be the root disk's.
-func (b *Backend) pool(s *session) (place, error) {
-	p, err := b.anyPool(s)
-	if err != nil {
-		return place{}, err
-	}
-	if !p.active {
-		return place{}, backends.Errorf(backends.ErrHostFault, "storage pool",
-			"pool %q is not active; start it (virsh pool-start) once its target is mounted", b.cfg.StoragePool)
-	}
-	return p.place, nil
-}
-
-// poolState is a pool as the daemon describes it.
-type poolState struct {
-	place
-	active bool
-	kind   string
-}
-
-func (b *Backend) anyPool(s *session) (poolState, error) {
-	pool, err := read(s, "storage pool", func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) {
-		return l.StoragePoolLookupByName(b.cfg.StoragePool)
-	})
-	if err != nil {
-		return poolState{}, err
-	}
-	active, err := read(s, "storage pool", func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(pool) })
-	if err != nil {
-		return poolState{}, err
-	}
-	text, err := read(s, "storage pool", func(l *golibvirt.Libvirt) (string, error) { return l.StoragePoolGetXMLDesc(pool, 0) })
-	if err != nil {
-		return poolState{}, err
-	}
-	var desc libvirtxml.StoragePool
-	if err := desc.Unmarshal(text); err != nil {
-		return poolState{}, backends.Wrap(backends.ErrTransient, "storage pool", err, "the description of pool %q cannot be read", b.cfg.StoragePool)
-	}
-	switch desc.Type {
-	case "dir", "fs", "netfs":
-	default:
-		return poolState{}, backends.Errorf(backends.ErrHostFault, "storage pool",
-			"pool %q is of type %s; proxies need one with a directory: dir, fs or netfs", b.cfg.StoragePool, desc.Type)
-	}
-	if desc.Target == nil || !filepath.IsAbs(desc.Target.Path) {
-		return poolState{}, backends.Errorf(backends.ErrHostFault, "storage pool", "pool %q has no target directory", b.cfg.StoragePool)
-	}
-	// A path through a symbolic link gets no AppArmor rule.
-	dir, err := filepath.EvalSymlinks(desc.Target.Path)
-	if err != nil {
-		return poolState{}, fileError("storage pool", err)
-	}
-	return poolState{place: place{dir}, active: active == 1, kind: desc.Type}, nil
 }
 
 // fileError gives an error of the local file system its class.

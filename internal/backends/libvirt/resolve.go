@@ -51,6 +51,8 @@ func (b *Backend) resolve(req backends.Request) resolved {
 }
 
 // source is where the image of r comes from.
-func (r resolved) source() images.Source {
-	return images.Source{Key: r.Image, URL: r.image.URL, File: r.image.File, Digest: r.image.Digest, Format: r.image.Format}
+func (r resolved) source() images.Source { return sourceOf(r.Image, r.image) }
+
+func sourceOf(key string, i backends.Image) images.Source {
+	return images.Source{Key: key, URL: i.URL, File: i.File, Digest: i.Digest, Format: i.Format}
 }

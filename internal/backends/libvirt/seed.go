@@ -1,12 +1,6 @@
 package libvirt
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
-
-	"github.com/google/renameio/v2"
-
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/nocloud"
 	"proxyfleet/internal/backends/squid"
@@ -44,16 +38,4 @@ func (s seeder) build(r resolved, port int) ([]byte, error) {
 		return nil, backends.Wrap(backends.ErrPermanent, "build seed", err, "the seed of proxy %s", r.Proxy)
 	}
 	return iso, nil
-}
-
-// writeSeed puts a seed in place as a whole. It holds the password's hash and the user's
-// data: only root reads it, and QEMU, to whom libvirt gives it while the guest runs.
-func writeSeed(path string, iso []byte) error {
-	return renameio.WriteFile(path, iso, 0o600, renameio.WithTempDir(filepath.Dir(path)))
-}
-
-// same reports whether a file has exactly this content already.
-func same(path string, content []byte) bool {
-	have, err := os.ReadFile(path)
-	return err == nil && bytes.Equal(have, content)
 }

@@ -65,22 +65,24 @@ func count(f facts, l backends.Limits) requirement {
 }
 
 // usage reads and counts the host.
-func (b *Backend) usage(s *session, p place) (usage, error) {
+func (b *Backend) usage(s *session, p storage) (usage, error) {
 	var f facts
 	u := usage{slots: -1, counted: map[string]bool{}}
-	markers, unread, err := p.markers()
+	pool, err := p.inventory(s)
 	if err != nil {
 		return u, err
 	}
-	for _, un := range unread {
+	for _, un := range pool.unread {
 		b.log.WarnContext(s.ctx, "a marker cannot be read and is not counted", "path", un.What, "error", un.Err)
 	}
 	ours := map[string]bool{}
-	for _, m := range markers {
+	for _, m := range pool.markers {
 		n := backends.InstanceName(m.UID)
 		ours[n], u.counted[m.UID] = true, true
 		u.taken = u.taken.plus(requirement{m.VCPUs, m.MemoryMiB, m.DiskBytes})
-		f.allocatedOurs += allocated(p.disk(n))
+		if disk, there := pool.disk(n); there {
+			f.allocatedOurs += disk.bytes
+		}
 		if m.mark().Owned(b.owner) {
 			u.used++
 		}
@@ -97,7 +99,7 @@ func (b *Backend) usage(s *session, p place) (usage, error) {
 	}); err != nil {
 		return u, err
 	}
-	if f.diskFree, err = p.free(); err != nil {
+	if f.diskFree, err = p.free(s); err != nil {
 		return u, err
 	}
 	if f.memAvailable, err = memAvailable("/proc/meminfo"); err != nil {
