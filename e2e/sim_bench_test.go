@@ -46,13 +46,7 @@ func BenchmarkIntentToRunning(b *testing.B) {
 // newFleetProbe starts an agent and measures from intents to states.
 func newFleetProbe(b *testing.B, f *fleet) probe {
 	f.startAgent("sim-1", simAgent)
-	eventually(b, 20*time.Second, func() error {
-		var h bus.HostRecord
-		if ok, err := f.get(f.names.Hosts(), "sim-1", &h); err != nil || !ok || h.Offer.Capacity.Slots == 0 {
-			return fmt.Errorf("host sim-1 offers nothing yet: %+v, %v", h, err)
-		}
-		return nil
-	})
+	f.awaitOffer(b, "sim-1")
 	cons, err := f.js.OrderedConsumer(b.Context(), f.names.States(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverNewPolicy})
 	if err != nil {
 		b.Fatal(err)
