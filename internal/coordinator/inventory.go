@@ -34,15 +34,15 @@ type inventory struct {
 	log     *slog.Logger
 	metrics *Metrics
 	wakeUp  chan struct{}
-	doubt   chan struct{} // capacity 1: what is stored may not be what was written
-	ready   chan struct{} // closed once everything stored was read
-	buckets [3]*bucket    // by core.Bucket
+	doubt   chan struct{}         // capacity 1: what is stored may not be what was written
+	ready   chan struct{}         // closed once everything stored was read
+	buckets [core.Buckets]*bucket // by core.Bucket
 }
 
 func newInventory(names bus.Names, leader *bus.Leader, js jetstream.JetStream, audit time.Duration, log *slog.Logger, metrics *Metrics) *inventory {
 	inv := &inventory{leader: leader, js: js, audit: audit, log: log, metrics: metrics,
 		wakeUp: make(chan struct{}, 1), doubt: make(chan struct{}, 1), ready: make(chan struct{})}
-	for b, name := range map[core.Bucket]string{core.Proxies: names.Proxies(), core.Hosts: names.Hosts(), core.Endpoints: names.Endpoints()} {
+	for b, name := range map[core.Bucket]string{core.Proxies: names.Proxies(), core.Hosts: names.Hosts(), core.Endpoints: names.Endpoints(), core.Pools: names.Pools()} {
 		inv.buckets[b] = &bucket{name: name, keys: map[string][]byte{}, dirty: map[string]bool{}}
 	}
 	inv.buckets[core.Hosts].pause = hostPause

@@ -15,7 +15,7 @@ type drift struct {
 func (m *Model) onBeat(beat Beat) {
 	h := m.hosts[beat.Host]
 	doc := beat.Doc
-	if !m.live || h == nil || h.id != doc.HostID || doc.Session < h.session {
+	if !m.live || h == nil || h.orders.Removed != nil || h.id != doc.HostID || doc.Session < h.session {
 		return // unknown, another host of the name, or an earlier session
 	}
 	m.noteSession(h, doc.Session)
@@ -25,7 +25,7 @@ func (m *Model) onBeat(beat Beat) {
 	}
 	m.noteIncarnation(h, doc)
 	if doc.NoConsumer {
-		m.do(AdmitHost{h.name})
+		m.do(m.admission(h))
 	}
 	switch {
 	case doc.Resync && h.assigned():
@@ -104,9 +104,13 @@ func (m *Model) freeze(why string) {
 	for _, p := range sorted(m.proxies) {
 		m.mark(p)
 	}
+	m.markPools()
 }
 
 func (m *Model) tickHost(h *host) {
+	if h.orders.Removed != nil {
+		return
+	}
 	m.tickFull(h)
 	m.tickOrders(h)
 	if !h.reachable || h.doc == nil && h.rival == nil || m.now.Sub(h.lastBeat) < m.cfg.Silence {

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"fmt"
 	"slices"
 
 	"proxyfleet/internal/bus"
@@ -9,6 +10,14 @@ import (
 
 // place looks for a host of a proxy that has none.
 func (m *Model) place(d *decision) {
+	if m.frozen != "" { // what looks new may run already, and be forgotten
+		m.waitFor(d, m.frozen)
+		return
+	}
+	if s := m.squatter(d.p.name); s != nil {
+		m.waitFor(d, fmt.Sprintf("host %s has something of this name already that the ledger does not know (uid %s): adopt, resolve or abandon it", s.Host, s.UID))
+		return
+	}
 	req := m.request(d)
 	h, b := placement.Choose(m.offers, req)
 	if h == nil {
@@ -16,7 +25,7 @@ func (m *Model) place(d *decision) {
 		return
 	}
 	m.bindTo(d, h, b)
-	m.sayProxy(d.p, "Placed", bus.Event{Cause: "intent", Host: h.Name, UID: d.next.UID, Seq: d.next.IntentSeq, Message: "placed on host " + h.Name})
+	m.sayProxy(d.p, "Placed", bus.Event{Cause: d.p.told.reason(), Host: h.Name, UID: d.next.UID, Seq: d.next.IntentSeq, Message: "placed on host " + h.Name + because(d.p.told.why)})
 }
 
 func (m *Model) request(d *decision) *placement.Request {
@@ -26,6 +35,7 @@ func (m *Model) request(d *decision) *placement.Request {
 			refuse(req, r.Host, r.Message)
 		}
 	}
+	m.spread(d, req)
 	return req
 }
 
@@ -67,6 +77,7 @@ func (m *Model) assignment(l *bus.Ledger) bus.Assignment {
 		UID:          l.UID,
 		Generation:   l.Generation,
 		IntentSeq:    l.Applied,
+		Pool:         l.Pool,
 		Desired:      l.Desired,
 		Spec:         l.Bound,
 	}
@@ -74,12 +85,18 @@ func (m *Model) assignment(l *bus.Ledger) bus.Assignment {
 
 // unbind retires the binding: its tombstone goes into the same batch.
 func (m *Model) unbind(d *decision) {
+	m.bury(d, *m.part(d))
+}
+
+// part retires the binding without a tombstone.
+func (m *Model) part(d *decision) *bus.Retired {
 	n := &d.next
 	r := bus.Retired{UID: n.UID, Host: n.Host, HostID: n.HostID, Since: m.now, Shape: n.Shape, Generation: n.Generation + 1}
 	n.Retired = append(n.Retired, r)
 	n.UID, n.Host, n.HostID, n.Generation = "", "", "", 0
 	n.Bound, n.Defaulted, n.Shape, n.Desired, n.Applied = nil, nil, nil, "", 0
-	m.bury(d, r)
+	d.changed = true
+	return &n.Retired[len(n.Retired)-1]
 }
 
 // bury writes a tombstone.

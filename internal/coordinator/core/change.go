@@ -15,7 +15,7 @@ import (
 func (m *Model) change(d *decision) {
 	h := m.hosts[d.next.Host]
 	stays := h != nil && h.doc != nil && placement.Matches(h.offer, d.next.Accepted.Spec.Placement).Fits()
-	target := standing(d, h)
+	target := standing(d.next.Accepted.Spec, &d.next, h)
 	fields := differ(target, *d.next.Bound)
 	if stays && !slices.ContainsFunc(fields, func(f string) bool { return !slices.Contains(h.doc.InPlace, f) }) {
 		m.changeInPlace(d, target, fields)
@@ -73,17 +73,16 @@ func replacedText(d *decision, fields []string, stays bool) string {
 	return fmt.Sprintf("%s; a new instance on host %s takes its place", what, d.next.Host)
 }
 
-// standing is the accepted spec as it would be bound where the proxy is now: a field that
-// was left to the host and still is keeps what it was given then.
-func standing(d *decision, h *host) bus.Spec {
-	s := d.next.Accepted.Spec
+// standing is a spec as it would be bound where the proxy of a ledger entry is now: a field
+// that was left to the host and still is keeps what it was given then.
+func standing(s bus.Spec, l *bus.Ledger, h *host) bus.Spec {
 	s.Placement, s.OnHostLoss = bus.Placement{}, ""
-	bound := d.next.Bound
+	bound := l.Bound
 	var offer bus.Offer
 	if h != nil && h.doc != nil {
 		offer = h.doc.Offer
 	}
-	kept := func(field string) bool { return slices.Contains(d.next.Defaulted, field) }
+	kept := func(field string) bool { return slices.Contains(l.Defaulted, field) }
 	if s.Image == "" {
 		s.Image = offer.DefaultImage
 		if kept("image") {

@@ -29,10 +29,12 @@ const (
 	Proxies Bucket = iota
 	Hosts
 	Endpoints
+	Pools
+	Buckets // how many there are
 )
 
 // String names the bucket without its root.
-func (b Bucket) String() string { return [...]string{"proxies", "hosts", "endpoints"}[b] }
+func (b Bucket) String() string { return [...]string{"proxies", "hosts", "endpoints", "pools"}[b] }
 
 // Put sets a key of the inventory; Delete removes it. They are derived from what was
 // committed before them.
@@ -48,8 +50,13 @@ type Delete struct {
 	Key    string
 }
 
-// AdmitHost makes the consumer of a host.
-type AdmitHost struct{ Host string }
+// AdmitHost makes the consumer of a host, or brings it up to date. Its metadata say which
+// host id may use it, so that another agent of the name leaves it alone, and Word, what
+// that one should know.
+type AdmitHost struct{ Host, HostID, Word string }
+
+// DismissHost removes the consumer of a host that was removed.
+type DismissHost struct{ Host string }
 
 // UnpinHost lets a new session of a host pull at once.
 type UnpinHost struct{ Host string }
@@ -76,6 +83,7 @@ func (ForgetLedger) command() {}
 func (Put) command()          {}
 func (Delete) command()       {}
 func (AdmitHost) command()    {}
+func (DismissHost) command()  {}
 func (UnpinHost) command()    {}
 func (ResyncHost) command()   {}
 func (AskPulls) command()     {}

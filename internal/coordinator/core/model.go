@@ -52,23 +52,25 @@ type Model struct {
 	now  time.Time
 	uids uidSource
 
-	proxies  map[string]*proxy
-	hosts    map[string]*host
-	offers   map[string]*placement.Host // hosts as placement sees them
-	waiting  map[*proxy]bool            // an accepted intent waits for a host
-	held     map[*proxy]bool            // an intent waits until streams have room
-	queue    map[*proxy]bool            // to leave a lost or drained host in its turn
-	turns    int                        // moves left until the next tick
-	dirty    []*proxy                   // to be reconciled, in order
-	changed  []*host                    // to be shown, and offered to who waits
-	put      [3]map[string]string       // the inventory as commanded last, by bucket
-	high     uint64                     // highest sequence seen in the assignments stream
-	full     string                     // why only deletions are taken on, or empty
-	frozen   string                     // why nothing is deleted or moved, or empty
-	lossHeld string                     // why no host is given up, or empty
-	pruneAt  time.Time                  // when to look for uids to forget
-	commits  []Command                  // of this step
-	commands []Command                  // of this step, to follow the commits
+	proxies    map[string]*proxy
+	pools      map[string]*pool
+	hosts      map[string]*host
+	offers     map[string]*placement.Host // hosts as placement sees them
+	waiting    map[*proxy]bool            // an accepted intent waits for a host
+	held       map[*proxy]bool            // an intent waits until streams have room
+	queue      map[*proxy]bool            // to leave a lost or drained host in its turn
+	turns      int                        // moves left until the next tick
+	dirty      []*proxy                   // to be reconciled, in order
+	dirtyPools []*pool
+	changed    []*host                    // to be shown, and offered to who waits
+	put        [Buckets]map[string]string // the inventory as commanded last, by bucket
+	high       uint64                     // highest sequence seen in the assignments stream
+	full       string                     // why only deletions are taken on, or empty
+	frozen     string                     // why nothing is deleted or moved, or empty
+	lossHeld   string                     // why no host is given up, or empty
+	pruneAt    time.Time                  // when to look for uids to forget
+	commits    []Command                  // of this step
+	commands   []Command                  // of this step, to follow the commits
 }
 
 // New returns an empty model.
@@ -76,6 +78,7 @@ func New(cfg Config) *Model {
 	m := &Model{
 		cfg:     cfg.withDefaults(),
 		proxies: map[string]*proxy{},
+		pools:   map[string]*pool{},
 		hosts:   map[string]*host{},
 		offers:  map[string]*placement.Host{},
 		waiting: map[*proxy]bool{},
@@ -123,12 +126,18 @@ func (m *Model) settle() {
 	if !m.live {
 		return
 	}
-	for len(m.dirty) > 0 || len(m.changed) > 0 {
+	for len(m.dirty) > 0 || len(m.dirtyPools) > 0 || len(m.changed) > 0 {
 		for len(m.dirty) > 0 {
 			p := m.dirty[0]
 			m.dirty = m.dirty[1:]
 			p.marked = false
 			m.reconcile(p)
+		}
+		pools := m.dirtyPools
+		m.dirtyPools = nil
+		for _, po := range pools {
+			po.marked = false
+			m.reconcilePool(po)
 		}
 		hosts := m.changed
 		m.changed = nil
@@ -187,8 +196,12 @@ func (m *Model) onMessage(msg bus.Msg) {
 	switch {
 	case at.Kind == "intent" && at.Class == "proxy":
 		m.onIntent(at.Name, msg)
+	case at.Kind == "intent" && at.Class == "pool":
+		m.onPoolIntent(at.Name, msg)
 	case at.Kind == "ledger" && at.Class == "proxy":
 		m.onLedger(at.Name, msg)
+	case at.Kind == "ledger" && at.Class == "pool":
+		m.onPoolLedger(at.Name, msg)
 	case at.Kind == "ledger" && at.Class == "host":
 		m.onHostLedger(at.Name, msg)
 	case at.Kind == "assign":
@@ -217,6 +230,7 @@ func (m *Model) onCaughtUp() {
 	for _, h := range sorted(m.hosts) {
 		m.joinHost(h)
 	}
+	m.joinPools()
 }
 
 // byAge is every proxy, the oldest newest intent first, those without one last by name: the
@@ -238,6 +252,7 @@ func (m *Model) onUsage(u Usage) {
 		m.mark(p)
 	}
 	slices.SortFunc(m.dirty, func(a, b *proxy) int { return cmp.Compare(a.name, b.name) })
+	m.markPools()
 }
 
 const pruneEvery = time.Hour
@@ -254,10 +269,12 @@ func (m *Model) onTick() {
 	for _, h := range sorted(m.hosts) {
 		m.tickDrain(h)
 	}
+	m.tickPools()
 	if m.now.Before(m.pruneAt) {
 		return
 	}
 	m.pruneAt = m.now.Add(pruneEvery)
+	m.pruneHosts()
 	for _, p := range sorted(m.proxies) {
 		if m.forgettable(p) {
 			m.mark(p)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"time"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/coordinator/intents"
@@ -23,6 +24,17 @@ type proxy struct {
 	wait   string    // why something accepted is not done yet, for people
 	trace  string    // traceparent of the newest intent
 	phase  bus.Phase // as shown last
+
+	// Of a pool's member.
+	of        *pool     // whose roster it stands in
+	order     *order    // what its pool decided, not yet taken into the ledger
+	told      order     // what was taken into the ledger last
+	owned     string    // why the newest intent has no say: the name is a member's
+	toldOwned uint64    // sequence of the intent that was told so
+	condemned bool      // it is replaced for being unhealthy
+	weakSince time.Time // since when it fails its health check; zero: it does not
+	specOf    *bus.Intent
+	spec      string // digest of specOf's spec
 }
 
 // newest is the newest intent in the stream, good or bad.
@@ -34,10 +46,21 @@ type newest struct {
 
 // refusal says why the newest intent is not in force; nil when it is.
 func (p *proxy) refusal() *intents.Invalid {
-	if p.intent.bad == nil && p.held != "" {
-		return &intents.Invalid{Code: "StreamFull", Message: p.held + "; taken on when there is room again"}
+	switch {
+	case p.intent.bad != nil:
+	case p.owned != "":
+		return &intents.Invalid{Code: codeOwned, Field: "name", Message: p.owned}
+	case p.held != "":
+		return heldBack(p.held)
 	}
 	return p.intent.bad
+}
+
+// codeOwned says that a name is already somebody else's.
+const codeOwned = "Owned"
+
+func heldBack(why string) *intents.Invalid {
+	return &intents.Invalid{Code: "StreamFull", Message: why + "; taken on when there is room again"}
 }
 
 func (p *proxy) retired(host, uid string) *bus.Retired {
@@ -107,6 +130,9 @@ func (m *Model) onLedger(name string, msg bus.Msg) {
 	}
 	p.ledgerSeq = msg.Seq
 	if p.echoes.back(msg.Data) {
+		if m.empty(&p.ledger) {
+			m.mark(p) // it may be forgotten now
+		}
 		return
 	}
 	m.sayProxy(p, "ForeignWrite", bus.Event{Cause: "leader", Seq: msg.Seq, Message: "somebody else wrote the ledger entry; it is written again as it was decided"})

@@ -28,11 +28,13 @@ func (m *Model) reconcile(p *proxy) {
 	p.wait = ""
 	delete(m.waiting, p)
 	m.accept(d)
+	m.followRemoved(d)
 	m.followHost(d)
 	m.followRetired(d)
 	m.fulfil(d)
 	m.guard(d)
 	m.conclude(d)
+	m.noteMember(p)
 	m.show(p)
 }
 
@@ -41,7 +43,7 @@ func (m *Model) accept(d *decision) {
 	p, in := d.p, &d.p.intent
 	p.held = ""
 	delete(m.held, p)
-	if in.doc == nil || in.seq <= d.next.IntentSeq {
+	if m.pooled(d) || in.doc == nil || d.next.Pool == "" && in.seq <= d.next.IntentSeq {
 		return
 	}
 	doc := in.doc
@@ -55,9 +57,39 @@ func (m *Model) accept(d *decision) {
 		m.held[p] = true
 		return
 	}
-	d.next.Accepted, d.next.IntentSeq = doc, in.seq
-	d.next.Refused, d.next.Conflicts = nil, 0
+	d.take(doc, in.seq, "")
+}
+
+// take has the ledger entry accept a document, of a pool or of the proxy's own.
+func (d *decision) take(doc *bus.Intent, seq uint64, pool string) {
+	n := &d.next
+	n.Accepted, n.IntentSeq, n.Refused, n.Conflicts = doc, seq, nil, 0
+	if n.Pool != pool {
+		n.Pool, n.Pinned, n.Rotate = pool, false, false
+	}
 	d.changed = true
+}
+
+// pooled takes what its pool decided for a member, and reports whether the name is a
+// member's: then an intent of its own has no say.
+func (m *Model) pooled(d *decision) bool {
+	p := d.p
+	if o := p.order; o != nil {
+		p.order, p.told = nil, *o
+		d.take(o.doc, o.seq, o.pool)
+	}
+	p.owned = ""
+	if !isMember(&d.next) {
+		return false
+	}
+	if p.intent.seq != 0 {
+		p.owned = "is taken: " + p.name + " is a member of pool " + d.next.Pool
+		if p.toldOwned != p.intent.seq {
+			p.toldOwned = p.intent.seq
+			m.sayProxy(p, "IntentRejected", bus.Event{Cause: "intent", Field: "name", Seq: p.intent.seq, Message: p.owned + "; the pool's document says what it should be"})
+		}
+	}
+	return true
 }
 
 // followHost rewrites what is bound to a host name that has another host id now.
@@ -76,7 +108,7 @@ func (m *Model) followHost(d *decision) {
 	}
 	for i := range d.next.Retired {
 		r := &d.next.Retired[i]
-		if id := idOf(r.Host, r.HostID); !r.Gone && id != r.HostID {
+		if id := idOf(r.Host, r.HostID); !r.Gone && !r.Stranded && id != r.HostID {
 			r.HostID, d.changed = id, true
 			m.bury(d, *r)
 		}
@@ -151,7 +183,7 @@ func (m *Model) remove(d *decision) {
 	}
 	host, uid := d.next.Host, d.next.UID
 	m.unbind(d)
-	m.sayProxy(d.p, "Deleting", bus.Event{Cause: "intent", Host: host, UID: uid, Seq: d.next.IntentSeq, Message: "it is removed from host " + host})
+	m.sayProxy(d.p, "Deleting", bus.Event{Cause: d.p.told.reason(), Host: host, UID: uid, Seq: d.next.IntentSeq, Message: "it is removed from host " + host + because(d.p.told.why)})
 }
 
 // conclude stores the decision and joins it to the model.
@@ -161,11 +193,9 @@ func (m *Model) conclude(d *decision) {
 		p.ledger = d.next
 	}
 	switch {
-	case p.stored && d.changed && m.empty(&p.ledger):
-		if p.ledgerSeq != 0 && p.echoes.settled() {
-			m.do(ForgetLedger{bus.Msg{Subject: m.cfg.Names.Ledger("proxy", p.name), Seq: p.ledgerSeq}})
-			p.stored, p.ledgerSeq, p.echoes, p.ledger = false, 0, echoes{}, emptyLedger(p.name)
-		}
+	case p.stored && m.empty(&p.ledger) && p.ledgerSeq != 0 && p.echoes.settled():
+		m.do(ForgetLedger{bus.Msg{Subject: m.cfg.Names.Ledger("proxy", p.name), Seq: p.ledgerSeq}})
+		p.stored, p.ledgerSeq, p.echoes, p.ledger = false, 0, echoes{}, emptyLedger(p.name)
 	case d.changed || len(d.assigns) > 0:
 		m.commitLedger(p, d.assigns)
 	}
@@ -207,9 +237,9 @@ func (m *Model) count(p *proxy) {
 	}
 	for _, r := range p.ledger.Retired {
 		switch b := m.binding(r.Host, r.UID); {
-		case r.Gone && b != nil:
+		case (r.Gone || r.Abandoned) && b != nil:
 			m.take(b, bus.Capacity{})
-		case !r.Gone && r.Shape != nil:
+		case !r.Gone && !r.Stranded && r.Shape != nil:
 			m.take(m.bind(r.Host, p.name, r.UID), *r.Shape)
 		}
 	}

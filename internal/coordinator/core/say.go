@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 
 	"proxyfleet/internal/bus"
@@ -9,7 +10,7 @@ import (
 // sayProxy publishes an event about a proxy. Its id is made of what it is about, so a
 // second leader that comes to the same conclusion says nothing new.
 func (m *Model) sayProxy(p *proxy, reason string, e bus.Event) {
-	e.Proxy = p.name
+	e.Proxy, e.Pool = p.name, cmp.Or(p.ledger.Pool, p.told.pool)
 	m.say(m.cfg.Names.EventProxy(p.name), reason, e, fmt.Sprintf("%s/%s/%s/%s/%d/%d", reason, p.name, e.UID, e.Field, e.Seq, p.ledger.Generation))
 }
 

@@ -35,7 +35,7 @@ func (m *Model) record(p *proxy) (r bus.Record, ok bool) {
 	l := &p.ledger
 	bad := p.refusal()
 	r = bus.Record{
-		Type: bus.TypeRecord, Proxy: p.name,
+		Type: bus.TypeRecord, Proxy: p.name, Pool: l.Pool, Pinned: l.Pinned,
 		Accepted: bad == nil, IntentSeq: max(p.intent.seq, l.IntentSeq),
 		Host: l.Host, UID: l.UID, Generation: l.Generation, Waiting: p.wait,
 	}
@@ -70,7 +70,7 @@ func (m *Model) record(p *proxy) (r bus.Record, ok bool) {
 // leaving is a retired uid that is not gone yet, nil when there is none.
 func (m *Model) leaving(p *proxy) *bus.Retired {
 	for i := range p.ledger.Retired {
-		if r := &p.ledger.Retired[i]; !r.Gone {
+		if r := &p.ledger.Retired[i]; !r.Gone && !r.Stranded && !r.Abandoned {
 			return r
 		}
 	}
@@ -89,7 +89,7 @@ func (m *Model) fillState(r *bus.Record, p *proxy) {
 	}
 }
 
-func endpointKey(p *proxy) string { return "_." + p.name }
+func endpointKey(p *proxy) string { return cmp.Or(p.ledger.Pool, "_") + "." + p.name }
 
 // endpoint is what crawlers may use now; ok is false when they may not.
 func (m *Model) endpoint(p *proxy, r bus.Record) (e bus.Endpoint, ok bool) {
@@ -97,7 +97,7 @@ func (m *Model) endpoint(p *proxy, r bus.Record) (e bus.Endpoint, ok bool) {
 		return bus.Endpoint{}, false
 	}
 	return bus.Endpoint{
-		Type: bus.TypeEndpoint, Proxy: p.name, UID: r.UID, Host: r.Host,
+		Type: bus.TypeEndpoint, Proxy: p.name, Pool: r.Pool, UID: r.UID, Host: r.Host,
 		Zone: m.host(r.Host).offer.Zone, Addresses: r.Addresses, Auth: p.ledger.Bound.Auth != nil,
 	}, true
 }
@@ -198,12 +198,7 @@ func (m *Model) showHost(h *host) {
 func (m *Model) hostRecord(h *host) bus.HostRecord {
 	reason, message := m.trouble(h)
 	h.conditions.set(m.now, "Ready", cmp.Or(reason, "Ready"), message, reason == "")
-	unclaimed := slices.Clone(h.unclaimed)
-	for _, b := range sorted(h.strays) {
-		if !slices.ContainsFunc(unclaimed, func(u bus.Unclaimed) bool { return u.UID == b.uid }) {
-			unclaimed = append(unclaimed, bus.Unclaimed{Proxy: b.proxy, UID: b.uid, Kind: "binding"})
-		}
-	}
+	unclaimed := m.unknown(h)
 	text := ""
 	if len(unclaimed) > 0 {
 		names := make([]string, len(unclaimed))

@@ -21,6 +21,7 @@ import (
 //	host NAME            {changes to a plain libvirt host's document, kept for later}
 //	start                everything stored was read
 //	intent NAME          {the document}; spec is filled with an access rule if it is left out
+//	pool NAME            {the document}; its template is filled likewise
 //	state HOST PROXY UID PHASE   {more of the state}
 //	beat HOST            {changes}
 //	pulls HOST yes|no    the answer to ask-pulls
@@ -46,7 +47,7 @@ func TestTranscripts(t *testing.T) {
 // asks are what a transcript may ask for, by the names of their types.
 var asks = func() map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}} {
+	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}, Scale{}, Rotate{}, Pause{}, Resume{}, Pin{}, Unpin{}, RemoveHost{}, Stranded{}, Abandon{}, Resolve{}, Adopt{}} {
 		out[reflect.TypeOf(a).Name()] = reflect.TypeOf(a)
 	}
 	return out
@@ -91,6 +92,8 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		out = w.settle(CaughtUp{})
 	case "intent":
 		out = w.settle(Message(w.store(w.cfg.Names.IntentProxy(args[0]), []byte(intentText(args[0], input)))))
+	case "pool":
+		out = w.settle(Message(w.store(w.cfg.Names.IntentPool(args[0]), []byte(poolText(args[0], input)))))
 	case "state":
 		st := bus.State{Phase: bus.Phase(args[3])}
 		into(&st)
@@ -174,6 +177,26 @@ func intentText(name, input string) string {
 	return string(out)
 }
 
+// poolText fills in what a test does not care about.
+func poolText(name, input string) string {
+	doc := map[string]any{}
+	if json.Unmarshal([]byte(input), &doc) != nil {
+		return input
+	}
+	doc["name"] = name
+	if template, ok := doc["template"].(map[string]any); doc["desired"] != "absent" && (ok || doc["template"] == nil) {
+		if template == nil {
+			template = map[string]any{}
+		}
+		if _, ok := template["allowFrom"]; !ok {
+			template["allowFrom"] = []string{"10.0.0.0/8"}
+		}
+		doc["template"] = template
+	}
+	out, _ := json.Marshal(doc)
+	return string(out)
+}
+
 func (s *script) print(b *strings.Builder, c Command, level string) {
 	switch c := c.(type) {
 	case Commit:
@@ -192,7 +215,13 @@ func (s *script) print(b *strings.Builder, c Command, level string) {
 	case Delete:
 		fmt.Fprintf(b, "delete %s %s\n", c.Bucket, c.Key)
 	case AdmitHost:
-		fmt.Fprintf(b, "admit %s\n", c.Host)
+		fmt.Fprintf(b, "admit %s", c.Host)
+		if c.HostID == "" {
+			fmt.Fprintf(b, " nobody: %s", c.Word)
+		}
+		fmt.Fprintln(b)
+	case DismissHost:
+		fmt.Fprintf(b, "dismiss %s\n", c.Host)
 	case UnpinHost:
 		fmt.Fprintf(b, "unpin %s\n", c.Host)
 	case ResyncHost:
@@ -235,9 +264,16 @@ func compact(data []byte) string {
 	}
 	if accepted, ok := doc["accepted"].(map[string]any); ok {
 		plain(accepted["spec"])
+		plain(accepted["template"])
 		doc["accepted"] = accepted["spec"]
-		if accepted["desired"] != "running" {
+		switch {
+		case accepted["desired"] != "running":
 			doc["accepted"] = accepted["desired"]
+		case accepted["template"] != nil:
+			for _, k := range []string{"type", "name", "desired", "scaleDown"} {
+				delete(accepted, k)
+			}
+			doc["accepted"] = accepted
 		}
 	}
 	plain(doc["bound"])

@@ -19,6 +19,14 @@ func (m *Model) unload(at bus.Parsed) {
 		if p := m.proxies[at.Name]; p != nil {
 			p.ledger, p.ledgerSeq, p.stored, p.echoes = emptyLedger(at.Name), 0, false, echoes{}
 		}
+	case at.Kind == "intent" && at.Class == "pool":
+		if po := m.pools[at.Name]; po != nil {
+			po.intent, po.trace = newestPool{}, ""
+		}
+	case at.Kind == "ledger" && at.Class == "pool":
+		if po := m.pools[at.Name]; po != nil {
+			po.ledger, po.ledgerSeq, po.stored, po.echoes = emptyPoolLedger(at.Name), 0, false, echoes{}
+		}
 	case at.Kind == "ledger" && at.Class == "host":
 		if h := m.hosts[at.Name]; h != nil {
 			h.id, h.orders, h.lost, h.echoes = "", bus.HostOrders{}, time.Time{}, echoes{}

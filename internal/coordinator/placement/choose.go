@@ -29,27 +29,44 @@ func Choose(hosts map[string]*Host, req *Request) (*Host, Binding) {
 	)
 	for _, h := range hosts {
 		b, why := Fit(h, req)
-		if why.Fits() && (best == nil || better(h, &b, best, &binding, req.Prefer)) {
+		if why.Fits() && (best == nil || better(h, &b, best, &binding, req)) {
 			best, binding = h, b
 		}
 	}
 	return best, binding
 }
 
-func better(a *Host, ab *Binding, b *Host, bb *Binding, prefer string) bool {
-	if a.Name == prefer || b.Name == prefer {
-		return a.Name == prefer
+func better(a *Host, ab *Binding, b *Host, bb *Binding, req *Request) bool {
+	if a.Name == req.Prefer || b.Name == req.Prefer {
+		return a.Name == req.Prefer
 	}
+	like := &req.Spec.Placement.Prefer
 	return cmp.Or(
-		cmp.Compare(load(a, ab.Shape), load(b, bb.Shape)),
+		cmp.Compare(Liking(b, like), Liking(a, like)),
+		cmp.Compare(req.InZone[a.Zone], req.InZone[b.Zone]),
+		cmp.Compare(req.OnHost[a.Name], req.OnHost[b.Name]),
+		cmp.Compare(Load(a, ab.Shape), Load(b, bb.Shape)),
 		cmp.Compare(a.Bound.Slots, b.Bound.Slots),
 		cmp.Compare(a.Name, b.Name),
 	) < 0
 }
 
-// load is the share of the scarcest resource that would be taken, 0 to 1. What a host has
+// Liking is how much of what is preferred a host has: one for the zone, one for each label.
+func Liking(h *Host, p *bus.Preference) (n int) {
+	if p.Zone != "" && p.Zone == h.Zone {
+		n++
+	}
+	for k, v := range p.Labels {
+		if h.Labels[k] == v {
+			n++
+		}
+	}
+	return n
+}
+
+// Load is the share of the scarcest resource that would be taken, 0 to 1. What a host has
 // without limit does not load it.
-func load(h *Host, need bus.Capacity) float64 {
+func Load(h *Host, need bus.Capacity) float64 {
 	c, bound := h.Offer.Capacity, h.Bound
 	return max(
 		share(bound.VCPUs+need.VCPUs, c.VCPUs),

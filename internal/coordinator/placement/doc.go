@@ -1,5 +1,6 @@
 // Package placement chooses the host of a proxy: it filters hosts by what the spec asks
-// for and by what they have left, and takes the least loaded of those that fit. Ties go to
+// for and by what they have left, and takes of those that fit the one with the
+// fewest members of the same pool, in its zone first, then the least loaded. Ties go to
 // the first name, so equal questions have equal answers.
 //
 // Everything in it is a pure function over a handful of plain values; it imports

@@ -31,11 +31,18 @@ type Request struct {
 	Spec bus.Spec
 	// Refused are hosts that said they cannot run this very proxy, with their reasons.
 	Refused map[string]string
+	// Avoid are hosts that have something which the proxy must keep away from, with its name.
+	Avoid map[string]string
 	// Prefer is the host to stay on where it fits, whatever its load.
 	Prefer string
 	// Release is what goes from host Prefer as soon as the proxy is placed there: the
 	// binding that it replaces.
 	Release bus.Capacity
+	// OnHost and InZone are how many other members of the proxy's pool are on each host and
+	// in each zone. Fewer is better.
+	OnHost, InZone map[string]int
+	// MaxPerHost and MaxPerZone bound them, this one included; 0: no bound.
+	MaxPerHost, MaxPerZone int
 }
 
 // Binding is how a spec looks on one host.
@@ -70,8 +77,14 @@ func Fit(h *Host, req *Request) (Binding, Why) {
 	if h.Closed != "" {
 		return Binding{}, Why{h.Closed, ""}
 	}
+	if other := req.Avoid[h.Name]; other != "" {
+		return Binding{}, Why{"has what it keeps away from:", other}
+	}
 	if why := req.Refused[h.Name]; why != "" {
 		return Binding{}, Why{"refused it:", why}
+	}
+	if w := apart(h, req); !w.Fits() {
+		return Binding{}, w
 	}
 	b, w := Bind(h, req.Spec)
 	if !w.Fits() {
@@ -108,6 +121,17 @@ func Matches(h *Host, p bus.Placement) Why {
 		if h.Labels[k] != v {
 			return Why{"other labels", ""}
 		}
+	}
+	return Why{}
+}
+
+// apart checks that no more members of a pool come together than may.
+func apart(h *Host, req *Request) Why {
+	switch {
+	case req.MaxPerHost > 0 && req.OnHost[h.Name] >= req.MaxPerHost:
+		return Why{"has as many of its pool as a host may:", strconv.Itoa(req.MaxPerHost)}
+	case req.MaxPerZone > 0 && req.InZone[h.Zone] >= req.MaxPerZone:
+		return Why{"is in a zone that has as many of its pool as a zone may:", strconv.Itoa(req.MaxPerZone)}
 	}
 	return Why{}
 }
