@@ -13,7 +13,7 @@ declare -A packages=(
 	[guest]="debootstrap mtools dosfstools fdisk e2fsprogs binutils qemu-utils util-linux"
 	[libvirt]="libvirt-daemon-system libvirt-clients libvirt-daemon-driver-qemu qemu-system-x86
 		qemu-utils ovmf dnsmasq-base iproute2 iptables nftables"
-	[tests]="squid xorriso openssl curl gzip xz-utils zstd util-linux iproute2 procps gcc libc6-dev"
+	[tests]="squid xorriso openssl curl gzip xz-utils zstd util-linux iproute2 procps gcc libc6-dev openssh-server"
 )
 
 policy=/usr/sbin/policy-rc.d

@@ -21,6 +21,7 @@ type Backend struct {
 	host   backends.HostConfig
 	owner  backends.Owner
 	log    *slog.Logger
+	reach  reach
 	grace  time.Duration // for a guest to shut down
 	images *images.Cache
 	seeds  seeder
@@ -46,6 +47,10 @@ var (
 func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	daemon, err := newReach(cfg)
+	if err != nil {
 		return nil, err
 	}
 	if opts.Owner.Installation == "" || opts.Owner.HostID == "" {
@@ -80,7 +85,7 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 		opts.ShutdownGrace = 2 * time.Minute
 	}
 	return &Backend{
-		cfg: cfg, host: host, owner: opts.Owner, log: opts.Log, grace: opts.ShutdownGrace,
+		cfg: cfg, host: host, owner: opts.Owner, log: opts.Log, reach: daemon, grace: opts.ShutdownGrace,
 		images: images.New(images.Options{HTTP: opts.HTTP, Log: opts.Log, ReserveBytes: int64(host.Limits.Reserve.DiskGiB) << 30}),
 		seeds:  seeder{vendorData: []byte(host.VendorData), guestAgent: host.InstallGuestAgent == nil || *host.InstallGuestAgent},
 		marks:  newMarks(),
@@ -94,8 +99,10 @@ func (b *Backend) Kind() string { return Kind }
 // InPlace is empty: a guest takes its configuration at its first boot only.
 func (b *Backend) InPlace() []backends.Field { return nil }
 
-// Close waits for downloads to end, which their callers' contexts do.
+// Close waits for downloads to end, which their callers' contexts do, and takes leave of a
+// remote host.
 func (b *Backend) Close() error {
+	defer b.reach.close()
 	b.images.Close()
 	return nil
 }

@@ -20,7 +20,7 @@ const lowSpace = 5 << 30
 // network and the host. It has a connection of its own.
 func (b *Backend) Check(ctx context.Context) []backends.TargetHealth {
 	tools := checkTools()
-	s, err := b.open(ctx)
+	s, err := b.openFresh(ctx)
 	if err != nil {
 		return []backends.TargetHealth{verdict("libvirtd", err), tools}
 	}
@@ -39,9 +39,12 @@ func verdict(target string, err error) backends.TargetHealth {
 		return h
 	}
 	h.Message = err.Error()
+	var why *unreached
 	switch {
 	case backends.Ended(err):
 		h.Code = backends.CheckTimeout
+	case errors.As(err, &why):
+		h.Code = why.code
 	case hasCode(err, golibvirt.ErrNoStoragePool):
 		h.Code = backends.CheckPoolNotFound
 	case hasCode(err, golibvirt.ErrNoNetwork):

@@ -1,10 +1,10 @@
 package libvirt
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"regexp"
 	"time"
@@ -14,8 +14,12 @@ import (
 
 // Config is the backend's part of agent.yaml, beside what all backends share.
 type Config struct {
-	// URI is "qemu:///system" (the default); "?socket=<absolute path>" names another socket.
+	// URI is "qemu:///system" (the default), or that of a daemon elsewhere:
+	// "qemu+ssh://[user@]host[:port]/system" or "qemu+tls://host[:port]/system". With the first
+	// two, "?socket=<absolute path>" names another socket.
 	URI string `yaml:"uri"`
+	SSH SSH    `yaml:"ssh"`
+	TLS TLS    `yaml:"tls"`
 	// StoragePool is a running pool of type dir, fs or netfs. Default "default".
 	StoragePool string  `yaml:"storagePool"`
 	Network     Network `yaml:"network"`
@@ -51,6 +55,7 @@ func (c Config) withDefaults() Config {
 	if c.URI == "" {
 		c.URI = "qemu:///system"
 	}
+	c.TLS = c.TLS.withDefaults()
 	if c.StoragePool == "" {
 		c.StoragePool = "default"
 	}
@@ -65,8 +70,15 @@ func (c Config) withDefaults() Config {
 
 // validate reports the first setting that cannot be used, by its path in the file.
 func (c Config) validate() error {
-	if _, _, err := c.address(); err != nil {
+	at, err := c.endpoint()
+	if err != nil {
 		return fmt.Errorf("uri: %w", err)
+	}
+	if at.transport == "ssh" && (!filepath.IsAbs(c.SSH.KeyFile) || !filepath.IsAbs(c.SSH.KnownHostsFile)) {
+		return errors.New("ssh: keyFile and knownHostsFile must both be absolute paths")
+	}
+	if at.transport != "ssh" && c.SSH != (SSH{}) || at.transport != "tls" && c.TLS != (TLS{}).withDefaults() {
+		return fmt.Errorf("ssh and tls belong to a uri with that transport, not to %s", at.transport)
 	}
 	if !name.MatchString(c.StoragePool) {
 		return fmt.Errorf("storagePool: %q is no pool's name", c.StoragePool)
@@ -93,28 +105,6 @@ func (c Config) validate() error {
 		return fmt.Errorf("virtType: %q is none of auto, kvm, qemu", c.VirtType)
 	}
 	return nil
-}
-
-// sockets are where a daemon listens: the monolithic one, then the modular one, which
-// serves pools and networks as well by passing on what it does not do itself.
-var sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock"}
-
-// address takes the URI apart into the driver's name and the sockets to try in order.
-func (c Config) address() (driver string, paths []string, err error) {
-	u, err := url.Parse(c.URI)
-	if err != nil {
-		return "", nil, fmt.Errorf("%q is no URI", c.URI)
-	}
-	if (u.Scheme != "qemu" && u.Scheme != "qemu+unix") || u.Host != "" || u.Path != "/system" {
-		return "", nil, fmt.Errorf("%q is not qemu:///system: an agent runs on the host whose guests it makes", c.URI)
-	}
-	if path := u.Query().Get("socket"); path != "" {
-		if !filepath.IsAbs(path) {
-			return "", nil, fmt.Errorf("socket %q is not an absolute path", path)
-		}
-		return "qemu:///system", []string{path}, nil
-	}
-	return "qemu:///system", sockets, nil
 }
 
 // resolved is a request with its image and shape looked up.

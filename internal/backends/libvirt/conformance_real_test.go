@@ -25,6 +25,10 @@ func TestConformance(t *testing.T) {
 
 // openAt opens a backend on a daemon, with room for small guests.
 func openAt(d daemon, owner backends.Owner, log *slog.Logger) (*Backend, error) {
+	return openWith(d, Config{URI: d.URI(), VirtType: "qemu"}, owner, log)
+}
+
+func openWith(d daemon, cfg Config, owner backends.Owner, log *slog.Logger) (*Backend, error) {
 	host := backends.HostConfig{
 		Images: map[string]backends.Image{
 			"empty": {File: d.Image(), Firmware: "bios"},
@@ -34,7 +38,7 @@ func openAt(d daemon, owner backends.Owner, log *slog.Logger) (*Backend, error) 
 		Defaults:     backends.Defaults{Image: "empty", MachineType: "small", DiskGiB: 1},
 	}
 	host.Limits.Overcommit.VCPUs = 100
-	return New(Config{URI: d.URI(), VirtType: "qemu"}, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond})
+	return New(cfg, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond})
 }
 
 func request(ref backends.Ref) backends.Request {

@@ -2,8 +2,6 @@ package libvirt
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -39,45 +37,31 @@ type session struct {
 }
 
 // open connects. The session ends with close, and every call on it soon after ctx does.
-func (b *Backend) open(ctx context.Context) (*session, error) {
+func (b *Backend) open(ctx context.Context) (*session, error) { return open(ctx, b.reach.dial) }
+
+// openFresh is open on a connection that has nothing in common with others.
+func (b *Backend) openFresh(ctx context.Context) (*session, error) { return open(ctx, b.reach.fresh) }
+
+func open(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, backends.Wrap(backends.ErrTransient, "connect", err, "nothing was done")
 	}
-	driver, paths, err := b.cfg.address()
+	dialing, cancel := context.WithTimeout(ctx, 2*dialBudget) // it may wait for another's
+	raw, err := dial(dialing)
+	cancel()
 	if err != nil {
-		return nil, err // validated by New
-	}
-	var dialer net.Dialer
-	var raw net.Conn
-	for _, path := range paths {
-		raw, err = dialer.DialContext(ctx, "unix", path)
-		if err == nil || !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, dialError(ctx, err)
+		return nil, err
 	}
 	conn := &watchedConn{Conn: raw, lost: make(chan struct{})}
 	s := &session{l: golibvirt.NewWithDialer(already{conn}), conn: conn, ctx: ctx}
 	err = s.do("connect", dialBudget, 0, func(l *golibvirt.Libvirt) error {
-		return l.ConnectToURI(golibvirt.ConnectURI(driver))
+		return l.ConnectToURI(driver)
 	})
 	if err != nil {
 		s.cut()
 		return nil, err
 	}
 	return s, nil
-}
-
-func dialError(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return backends.Wrap(backends.ErrTransient, "connect", ctx.Err(), "libvirtd did not answer")
-	case errors.Is(err, fs.ErrPermission):
-		return backends.Wrap(backends.ErrHostFault, "connect", err, "the agent may not use libvirtd's socket; run it as root or as a member of the group libvirt")
-	}
-	return backends.Wrap(backends.ErrTransient, "connect", err, "libvirtd cannot be reached; guests that run go on running")
 }
 
 // close takes leave of the daemon, which logs an error when a client just hangs up; that is

@@ -1,8 +1,8 @@
-// Package libvirt makes proxies as virtual machines through the libvirt daemon on this
-// host: a domain with an overlay disk on a cached base image, and a NoCloud seed that puts
-// Squid into the guest.
+// Package libvirt makes proxies as virtual machines through a libvirt daemon, on this host
+// or on one that is reached by SSH or TLS: a domain with an overlay disk on a cached base
+// image, and a NoCloud seed that puts Squid into the guest.
 //
-// It imports internal/backends, images, nocloud and squid, talks to libvirtd's local socket,
+// It imports internal/backends, images, nocloud and squid, talks to libvirtd,
 // writes into the directory of a storage pool, and runs qemu-img.
 //
 // # What stands where
@@ -22,11 +22,12 @@
 // # Ordering and blocking
 //
 // go-libvirt has no context, and one blocked call blocks its connection. So every operation
-// has a connection of its own, a unix socket that lives as long as the operation, with a
-// budget for each call; when the budget or the context ends the socket is closed, which
-// ends the call. What changes something is given a second to end by itself first, so that
-// its outcome is known. The watcher keeps one connection and is the only thing that
-// reconnects by itself.
+// has a connection of its own that lives as long as the operation, with a budget for each
+// call; when the budget or the context ends the connection is closed, which ends the call
+// and no other's. What changes something is given a second to end by itself first, so that
+// its outcome is known. A connection is a unix socket, a TLS connection, or a channel of the
+// one SSH client of a host, which is made anew in one place (sshReach.current) and ends only
+// when its server is silent. The watcher keeps one connection and reconnects by itself.
 //
 // Guests are never started by libvirt itself: autostart stays off, and the agent starts
 // them from its record.

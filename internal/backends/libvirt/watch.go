@@ -67,12 +67,20 @@ func (b *Backend) follow(ctx context.Context, feed *backends.Feed) error {
 	b.marks.watch(1)
 	defer b.marks.watch(-1)
 	feed.Send(backends.Event{Reason: "Connected"})
+	// A daemon that hangs, or a host that is gone without a word, sends no events either.
+	alive := time.NewTicker(keepaliveEvery)
+	defer alive.Stop()
 	for {
 		var raw any
 		open := true
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-alive.C:
+			if _, err := read(s, "watch domains", func(l *golibvirt.Libvirt) (uint64, error) { return l.ConnectGetLibVersion() }); err != nil {
+				return err
+			}
+			continue
 		case <-s.conn.lost:
 			return backends.Errorf(backends.ErrTransient, "watch domains", "the connection to libvirtd broke")
 		case raw, open = <-streams[0]:

@@ -24,7 +24,10 @@ type Daemon struct {
 
 // Start runs a daemon until t ends; its guests end with it. When t has failed, the end of
 // the daemon's log is logged.
-func Start(t testing.TB) Daemon {
+func Start(t testing.TB) Daemon { return start(t, func(Daemon) {}) }
+
+// start is Start with something done before the daemon is.
+func start(t testing.TB, prepare func(Daemon)) Daemon {
 	t.Helper()
 	// Open to QEMU's user on the way, unlike t.TempDir.
 	dir, err := os.MkdirTemp("/tmp", "pflv")
@@ -33,6 +36,7 @@ func Start(t testing.TB) Daemon {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	d := Daemon{Dir: dir}
 	must(t, os.WriteFile(d.path("daemon.sh"), script, 0o600))
+	prepare(d)
 	d.run(t)
 	d.wait(t)
 	must(t, os.Mkdir(d.PoolDir(), 0o711))

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs a libvirtd of its own: in namespaces, with state directories that end with it. $1 is
-# a directory that both sides see; the socket is $1/sock/libvirt-sock. While $1/down is
-# there, a daemon that ends is not started again. Everything ends with this script's first
-# process.
+# a directory that both sides see; the socket is $1/sock/libvirt-sock. Lines in $1/listen are
+# configuration for a daemon that listens on the network as well. While $1/down is there, a
+# daemon that ends is not started again. Everything ends with this script's first process.
 set -eu
 dir=$1
 # The host's definitions, but none of its state.
@@ -16,6 +16,11 @@ mount --bind "$dir/cache" /var/cache/libvirt
 mount --bind "$dir/run" /run/libvirt
 mkdir -p /var/lib/libvirt/images /var/lib/libvirt/dnsmasq /run/libvirt/network
 printf 'unix_sock_dir = "%s"\nauth_unix_rw = "none"\nlog_filters = "4:util.netdev 4:util.ethtool"\nlog_outputs = "3:file:%s"\n' "$dir/sock" "$dir/libvirtd.log" >"$dir/libvirtd.conf"
+listen=
+if [ -e "$dir/listen" ]; then
+	listen=--listen
+	cat "$dir/listen" >>"$dir/libvirtd.conf"
+fi
 ip link set lo up
 virtlogd -d -p "$dir/virtlogd.pid"
 # A shell is this namespace's init: it reaps what a daemon that was killed leaves.
@@ -23,6 +28,6 @@ while :; do
 	if [ -e "$dir/down" ]; then
 		sleep 0.05
 	else
-		libvirtd --config "$dir/libvirtd.conf" --pid-file "$dir/libvirtd.pid" || true
+		libvirtd --config "$dir/libvirtd.conf" $listen --pid-file "$dir/libvirtd.pid" || true
 	fi
 done

@@ -46,12 +46,20 @@ func GuestPID(t testing.TB, domain string) int {
 	return pidOf(t, "guest="+domain)
 }
 
-// pidOf is the process whose command line has text. A process that it has forked, and that
-// has yet to become another program, has it as well, and is left out.
 func pidOf(t testing.TB, text string) int {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	pid, err := findPID(text)
 	must(t, err)
+	return pid
+}
+
+// findPID finds the process whose command line has text. A process that it has forked, and
+// that has yet to become another program, has it as well, and is left out.
+func findPID(text string) (int, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, err
+	}
 	parents := map[int]int{}
 	for _, stat := range stats {
 		line, _ := os.ReadFile(filepath.Join(filepath.Dir(stat), "cmdline"))
@@ -63,7 +71,7 @@ func pidOf(t testing.TB, text string) int {
 		var n, parent int
 		var state string
 		if _, err := fmt.Sscanf(stat, "/proc/%d/", &n); err != nil {
-			t.Fatal(err)
+			return 0, err
 		}
 		if _, err := fmt.Sscan(rest, &state, &parent); err == nil {
 			parents[n] = parent
@@ -71,9 +79,8 @@ func pidOf(t testing.TB, text string) int {
 	}
 	for n, parent := range parents {
 		if _, forked := parents[parent]; !forked {
-			return n
+			return n, nil
 		}
 	}
-	t.Fatalf("no process has %q in its command line", text)
-	return 0
+	return 0, fmt.Errorf("no process has %q in its command line", text)
 }
