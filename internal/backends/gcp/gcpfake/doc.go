@@ -1,0 +1,2 @@
+// Package gcpfake is Compute Engine in a test.
+package gcpfake

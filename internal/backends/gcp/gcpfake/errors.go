@@ -1,0 +1,217 @@
+package gcpfake
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Error is an answer other than 2xx in the shape of Google's APIs:
+//
+//	{"error": {"code": 404, "message": "…", "errors": [{"message": "…", "domain": "global", "reason": "notFound"}], "status": …, "details": […]}}
+//
+// See https://cloud.google.com/compute/docs/api/errors and https://google.aip.dev/193.
+type Error struct {
+	Code    int
+	Reason  string // of errors[0]: "notFound", "rateLimitExceeded"; empty: no errors array
+	Message string
+	Domain  string // of errors[0]; default "global"
+	Status  string // google.rpc.Code's name, where the frontend sends one: "RESOURCE_EXHAUSTED"
+	Details []any  // as in google.rpc.Status, with their @type
+	// Location is the header or field that was wrong, LocationType what it is.
+	Location, LocationType string
+	// Header goes out with the answer, for example Retry-After.
+	Header map[string]string
+	// Plain is the whole body instead of JSON: what a proxy on the way answers.
+	Plain string
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%d %s: %s", e.Code, e.Reason, e.Message) }
+
+func (e *Error) body() object {
+	inner := object{"code": e.Code, "message": e.Message}
+	if e.Reason != "" {
+		first := object{"message": e.Message, "domain": "global", "reason": e.Reason}
+		if e.Domain != "" {
+			first["domain"] = e.Domain
+		}
+		if e.Location != "" {
+			first["location"], first["locationType"] = e.Location, e.LocationType
+		}
+		inner["errors"] = []any{first}
+	}
+	if e.Status != "" {
+		inner["status"] = e.Status
+	}
+	if e.Details != nil {
+		inner["details"] = e.Details
+	}
+	return object{"error": inner}
+}
+
+func invalid(field string, value any, why string) error {
+	return &Error{Code: 400, Reason: "invalid", Message: fmt.Sprintf("Invalid value for field '%s': '%v'. %s", field, value, why)}
+}
+
+func missing(field string) error {
+	return &Error{Code: 400, Reason: "required", Message: fmt.Sprintf("Required field '%s' not specified", field)}
+}
+
+func unknownField(name, parent string) error {
+	at := ""
+	if parent != "" {
+		at = fmt.Sprintf(" at '%s'", parent)
+	}
+	text := fmt.Sprintf("Invalid JSON payload received. Unknown name %q%s: Cannot find field.", name, at)
+	return &Error{Code: 400, Reason: "invalid", Status: "INVALID_ARGUMENT", Message: text, Details: []any{object{
+		"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": []any{object{"field": parent, "description": text}}}}}
+}
+
+func notFound(key string) error {
+	return &Error{Code: 404, Reason: "notFound", Message: fmt.Sprintf("The resource '%s' was not found", key)}
+}
+
+func alreadyExists(key string) error {
+	return &Error{Code: 409, Reason: "alreadyExists", Message: fmt.Sprintf("The resource '%s' already exists", key)}
+}
+
+func inUse(what, key, by string) error {
+	return &Error{Code: 400, Reason: "resourceInUseByAnotherResource",
+		Message: fmt.Sprintf("The %s resource '%s' is already being used by '%s'", what, key, by)}
+}
+
+func forbidden(permission, key string) error {
+	return &Error{Code: 403, Reason: "forbidden", Message: fmt.Sprintf("Required '%s' permission for '%s'", permission, key)}
+}
+
+func conditionNotMet(text string) error {
+	return &Error{Code: 412, Reason: "conditionNotMet", Message: text, Location: "If-Match", LocationType: "header"}
+}
+
+func unauthenticated() error {
+	const text = "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project."
+	return &Error{Code: 401, Reason: "authError", Message: text, Status: "UNAUTHENTICATED", Location: "Authorization", LocationType: "header"}
+}
+
+// RateLimited is Compute Engine's answer beyond a rate: 403 with the reason rateLimitExceeded.
+func RateLimited(group string) *Error {
+	text := fmt.Sprintf("Quota exceeded for quota metric '%s' and limit '%s per minute' of service 'compute.googleapis.com' for consumer 'project_number:%s'.", group, group, projectNumber)
+	return &Error{Code: 403, Reason: "rateLimitExceeded", Domain: "usageLimits", Message: text, Status: "PERMISSION_DENIED", Details: []any{object{
+		"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "RATE_LIMIT_EXCEEDED", "domain": "googleapis.com",
+		"metadata": object{"service": "compute.googleapis.com", "consumer": "projects/" + projectNumber, "quota_metric": "compute.googleapis.com/default", "quota_location": "global"}}}}
+}
+
+// TooManyRequests is a 429, with Retry-After where seconds is not 0.
+func TooManyRequests(seconds int) *Error {
+	e := &Error{Code: 429, Reason: "rateLimitExceeded", Domain: "usageLimits", Status: "RESOURCE_EXHAUSTED",
+		Message: "Resource has been exhausted (e.g. check quota)."}
+	if seconds != 0 {
+		e.Header = map[string]string{"Retry-After": fmt.Sprint(seconds)}
+	}
+	return e
+}
+
+// BackendError is a 503 of the API itself.
+func BackendError() *Error {
+	return &Error{Code: 503, Reason: "backendError", Status: "UNAVAILABLE", Message: "Internal error. Please try again or contact Google Support. (Code: '-6221516254876327351')"}
+}
+
+// BadGateway is a 502 of Google's frontend: HTML, no JSON.
+func BadGateway() *Error {
+	return &Error{Code: 502, Plain: "<!DOCTYPE html>\n<html lang=en>\n<title>Error 502 (Server Error)!!1</title>\n<p><b>502.</b> <ins>That’s an error.</ins>\n"}
+}
+
+// ServiceDisabled is the answer of a project without the API.
+func ServiceDisabled() *Error {
+	text := "Compute Engine API has not been used in project " + projectNumber + " before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project=" + projectNumber + " then retry."
+	return &Error{Code: 403, Reason: "accessNotConfigured", Domain: "usageLimits", Status: "PERMISSION_DENIED", Message: text, Details: []any{object{
+		"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "SERVICE_DISABLED", "domain": "googleapis.com",
+		"metadata": object{"service": "compute.googleapis.com", "consumer": "projects/" + projectNumber}}}}
+}
+
+// OperationError is why an operation ended without its effect. Its codes and texts are those of
+// https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability and
+// https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation.
+type OperationError struct {
+	Code     string
+	Message  string
+	Location string
+	Details  []any // errorDetails
+	HTTP     int   // httpErrorStatusCode of the operation
+	HTTPText string
+}
+
+func (e *OperationError) doc() object {
+	out := object{"code": e.Code, "message": e.Message}
+	if e.Location != "" {
+		out["location"] = e.Location
+	}
+	if e.Details != nil {
+		out["errorDetails"] = e.Details
+	}
+	return out
+}
+
+// stockOut is a zone without machines of a kind.
+func stockOut(project, zone string) *OperationError {
+	return &OperationError{Code: "ZONE_RESOURCE_POOL_EXHAUSTED", HTTP: 503, HTTPText: "SERVICE UNAVAILABLE",
+		Message: fmt.Sprintf("The zone 'projects/%s/zones/%s' does not have enough resources available to fulfill the request.  Try a different zone, or try again later.", project, zone),
+		Details: []any{object{"help": object{"links": []any{object{"description": "Troubleshooting documentation", "url": "https://cloud.google.com/compute/docs/resource-error"}}}},
+			object{"errorInfo": object{"reason": "stockout", "domain": "compute.googleapis.com", "metadatas": object{"zone": zone, "zonesAvailable": "", "vmType": "", "attachment": ""}}}}}
+}
+
+// stockOutWithDetails is the same with the zones that have room.
+func stockOutWithDetails(project, zone, machineType string, room ...string) *OperationError {
+	list := ""
+	for i, z := range room {
+		if i > 0 {
+			list += ","
+		}
+		list += z
+	}
+	hint := "Try a different zone, or try again later."
+	if list != "" {
+		hint = fmt.Sprintf("Consider trying your request in the %s zone(s), which currently has capacity to accommodate your request. Alternatively, you can try your request again with a different VM hardware configuration or at a later time.", list)
+	}
+	return &OperationError{Code: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", HTTP: 503, HTTPText: "SERVICE UNAVAILABLE",
+		Message: fmt.Sprintf("The zone 'projects/%s/zones/%s' does not have enough resources available to fulfill the request.  '(resource type:compute)'. A %s VM instance is currently unavailable in the %s zone. %s", project, zone, machineType, zone, hint),
+		Details: []any{
+			object{"help": object{"links": []any{object{"description": "Troubleshooting documentation", "url": "https://cloud.google.com/compute/docs/resource-error"}}}},
+			object{"localizedMessage": object{"locale": "en-US", "message": fmt.Sprintf("A %s VM instance is currently unavailable in the %s zone. %s For more information, see the troubleshooting documentation.", machineType, zone, hint)}},
+			object{"errorInfo": object{"reason": "resource_availability", "domain": "compute.googleapis.com",
+				"metadatas": object{"zone": zone, "vmType": machineType, "attachment": "", "zonesAvailable": list}}}}}
+}
+
+// QuotaExceeded is a quota of a region that does not suffice.
+func QuotaExceeded(metric, region string, limit float64) *OperationError {
+	where, dims := "globally", object{}
+	if region != "" {
+		where, dims = "in region "+region, object{"region": region}
+	}
+	return &OperationError{Code: "QUOTA_EXCEEDED", HTTP: 403, HTTPText: "FORBIDDEN",
+		Message: fmt.Sprintf("Quota '%s' exceeded.  Limit: %.1f %s.", metric, limit, where),
+		Details: []any{object{"quotaInfo": object{"metricName": quotaMetrics[metric], "limitName": limitName(metric, region), "dimensions": dims, "limit": limit}}}}
+}
+
+// ImageGone is an image that vanished after the request was accepted.
+func ImageGone(image string) *OperationError {
+	return &OperationError{Code: "RESOURCE_NOT_FOUND", HTTP: 404, HTTPText: "NOT FOUND", Message: fmt.Sprintf("The resource '%s' was not found", image)}
+}
+
+// OperationRateExceeded is too much done to one resource, for example to one image.
+func OperationRateExceeded(resource string) *OperationError {
+	return &OperationError{Code: "RESOURCE_OPERATION_RATE_EXCEEDED", HTTP: 403, HTTPText: "FORBIDDEN",
+		Message: fmt.Sprintf("Operation rate exceeded for resource '%s'. Too frequent operations from the source resource.", resource)}
+}
+
+// PermissionsError is an operation that lacked a right when it came to use it.
+func PermissionsError(permission, resource string) *OperationError {
+	return &OperationError{Code: "PERMISSIONS_ERROR", HTTP: 403, HTTPText: "FORBIDDEN", Message: fmt.Sprintf("Required '%s' permission for '%s'", permission, resource)}
+}
+
+// InternalError is an operation that failed on Google's side.
+func InternalError() *OperationError {
+	return &OperationError{Code: "INTERNAL_ERROR", HTTP: 500, HTTPText: "INTERNAL SERVER ERROR", Message: "Internal error. Please try again or contact Google Support. (Code: '58F56CB57F8EB.4D1FA40.8E8F1B3B')"}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,290 @@
+package gcpfake
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// insertInstance accepts a machine. What the request alone can tell is judged now; room, quota
+// and what became of the image meanwhile when the operation ends.
+func insertInstance(c *call) (object, error) {
+	for _, p := range []string{"sourceInstanceTemplate", "sourceMachineImage"} {
+		if c.query.Get(p) != "" {
+			return nil, c.notModelled(p)
+		}
+	}
+	name := text(c.body, "name")
+	key := c.key("instances", name)
+	if c.s.resources[key] != nil {
+		return nil, alreadyExists(key)
+	}
+	doc := clone(c.body)
+	if err := c.checkMachine(doc); err != nil {
+		return nil, err
+	}
+	made, err := c.planDisks(name, doc)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.planNetwork(doc); err != nil {
+		return nil, err
+	}
+	if err := c.planScheduling(doc); err != nil {
+		return nil, err
+	}
+	if err := c.planExtras(doc); err != nil {
+		return nil, err
+	}
+	doc["status"] = "PROVISIONING"
+	doc["cpuPlatform"] = "Unknown CPU Platform"
+	r := c.s.add(key, "instance", doc)
+	r.pending = true
+	for _, d := range made {
+		d.res.pending = true
+		c.s.resources[d.res.key] = d.res
+		d.res.doc["users"] = []any{text(doc, "selfLink")}
+	}
+	for _, d := range each(doc, "disks") {
+		if disk := c.s.resources[c.resolve(text(d, "source"))]; disk != nil {
+			disk.doc["users"] = []any{text(doc, "selfLink")}
+		}
+	}
+	undo := func() {
+		delete(c.s.resources, key)
+		for _, d := range made {
+			delete(c.s.resources, d.res.key)
+		}
+		c.s.detach(r)
+	}
+	return c.begin("insert", r, func() *OperationError { return c.finishInsert(r, made) }, undo)
+}
+
+func (c *call) finishInsert(r *resource, made []plannedDisk) *OperationError {
+	if err := c.s.soldOut(c.project, c.zone(), lastPart(text(r.doc, "machineType"))); err != nil {
+		return err
+	}
+	more := map[string]float64{"INSTANCES": 1}
+	for _, d := range made {
+		if c.s.resources[d.image] == nil {
+			return ImageGone(d.image)
+		}
+		more[diskMetric(d.res.doc)] += float64(diskSize(d.res.doc))
+	}
+	c.s.addRunning(more, r.doc, c.region())
+	if err := c.s.overQuota(c.project, c.region(), more); err != nil {
+		return err
+	}
+	if err := c.s.wire(c.project, c.region(), r); err != nil {
+		return err
+	}
+	r.pending = false
+	for _, d := range made {
+		d.res.pending = false
+		d.res.doc["status"] = "READY"
+	}
+	c.s.running(r)
+	return nil
+}
+
+// checkMachine looks up the machine type.
+func (c *call) checkMachine(doc object) error {
+	link := text(doc, "machineType")
+	if link == "" {
+		return missing("resource.machineType")
+	}
+	key := c.resolve(link)
+	if c.s.resources[key] == nil || !strings.Contains(key, "/machineTypes/") {
+		return invalid("resource.machineType", link, "The referenced resource does not exist.")
+	}
+	if !strings.HasPrefix(key, "projects/"+c.project+"/"+c.scope+"/") {
+		return invalid("resource.machineType", link, fmt.Sprintf("Zone specified in machine type is not '%s'.", c.zone()))
+	}
+	doc["machineType"] = selfBase + key
+	return nil
+}
+
+// planScheduling fills in the scheduling, and refuses what does not go together.
+// https://cloud.google.com/compute/docs/instances/create-use-spot
+func (c *call) planScheduling(doc object) error {
+	s := sub(doc, "scheduling")
+	if s == nil {
+		s = object{}
+		doc["scheduling"] = s
+	}
+	spot := text(s, "provisioningModel") == "SPOT" || s["preemptible"] == true
+	if text(s, "provisioningModel") == "" {
+		s["provisioningModel"] = map[bool]string{true: "SPOT", false: "STANDARD"}[spot]
+	}
+	if action := text(s, "instanceTerminationAction"); action != "" && !spot {
+		return invalid("resource.scheduling.instanceTerminationAction", action, "You can specify instance termination action only for Spot VMs or VMs with a limited run time.")
+	}
+	if spot && s["automaticRestart"] == true {
+		return invalid("resource.scheduling.automaticRestart", true, "Automatic restart cannot be set for preemptible instances.")
+	}
+	if spot && text(s, "onHostMaintenance") == "MIGRATE" {
+		return invalid("resource.scheduling.onHostMaintenance", "MIGRATE", "Scheduling must have onHostMaintenance=TERMINATE for preemptible instances.")
+	}
+	s["preemptible"] = spot
+	if spot {
+		s["automaticRestart"], s["onHostMaintenance"] = false, "TERMINATE"
+		if text(s, "instanceTerminationAction") == "" {
+			s["instanceTerminationAction"] = "STOP"
+		}
+		return nil
+	}
+	if _, ok := s["automaticRestart"]; !ok {
+		s["automaticRestart"] = true
+	}
+	if text(s, "onHostMaintenance") == "" {
+		s["onHostMaintenance"] = "MIGRATE"
+	}
+	return nil
+}
+
+func isSpot(instance object) bool {
+	return text(instance, "scheduling", "provisioningModel") == "SPOT"
+}
+
+// planExtras checks labels, metadata, tags and the service account.
+func (c *call) planExtras(doc object) error {
+	if err := checkLabels("resource.labels", sub(doc, "labels")); err != nil {
+		return err
+	}
+	if err := checkMetadata(sub(doc, "metadata")); err != nil {
+		return err
+	}
+	if err := checkTags(sub(doc, "tags")); err != nil {
+		return err
+	}
+	for i, a := range each(doc, "serviceAccounts") {
+		if i > 0 {
+			return invalid("resource.serviceAccounts", "", "At most one service account is allowed.")
+		}
+		if err := c.need("iam.serviceAccounts.actAs", "projects/"+c.project+"/serviceAccounts/"+text(a, "email")); err != nil {
+			return err
+		}
+	}
+	for permission, set := range map[string]bool{
+		"compute.instances.setMetadata": len(each(sub(doc, "metadata"), "items")) > 0, "compute.instances.setLabels": len(sub(doc, "labels")) > 0,
+		"compute.instances.setTags": len(list(sub(doc, "tags"), "items")) > 0, "compute.instances.setServiceAccount": len(list(doc, "serviceAccounts")) > 0,
+	} {
+		if set {
+			if err := c.need(permission, c.key("instances", text(doc, "name"))); err != nil {
+				return err
+			}
+		}
+	}
+	setFingerprints(doc)
+	doc["deletionProtection"] = doc["deletionProtection"] == true
+	return nil
+}
+
+func setFingerprints(doc object) {
+	for _, part := range []string{"metadata", "tags"} {
+		if sub(doc, part) == nil {
+			doc[part] = object{}
+		}
+	}
+	sub(doc, "metadata")["kind"] = "compute#metadata"
+	sub(doc, "metadata")["fingerprint"] = fingerprint(doc["metadata"].(object)["items"])
+	sub(doc, "tags")["fingerprint"] = fingerprint(doc["tags"].(object)["items"])
+	doc["labelFingerprint"] = fingerprint(doc["labels"])
+}
+
+// planNetwork looks up networks and addresses.
+func (c *call) planNetwork(doc object) error {
+	nics := each(doc, "networkInterfaces")
+	if len(nics) == 0 {
+		return invalid("resource.networkInterfaces", "", "At least one network interface is required.")
+	}
+	for i, nic := range nics {
+		if err := c.planNIC(fmt.Sprintf("resource.networkInterfaces[%d]", i), nic); err != nil {
+			return err
+		}
+		nic["name"] = fmt.Sprintf("nic%d", i)
+		nic["kind"] = "compute#networkInterface"
+	}
+	return nil
+}
+
+func (c *call) planNIC(path string, nic object) error {
+	subnet, err := c.subnetOf(path, nic)
+	if err != nil {
+		return err
+	}
+	nic["subnetwork"], nic["network"] = selfBase+subnet.key, subnet.doc["network"]
+	if err := c.need("compute.subnetworks.use", subnet.key); err != nil {
+		return err
+	}
+	if text(nic, "stackType") == "" {
+		nic["stackType"] = "IPV4_ONLY"
+	}
+	six := text(nic, "stackType") != "IPV4_ONLY"
+	if six && text(subnet.doc, "stackType") == "IPV4_ONLY" {
+		return invalid(path+".stackType", text(nic, "stackType"), fmt.Sprintf("The stack type of the network interface must be compatible with that of the subnetwork '%s'.", subnet.key))
+	}
+	if len(list(nic, "ipv6AccessConfigs")) > 0 && (!six || text(subnet.doc, "ipv6AccessType") != "EXTERNAL") {
+		return invalid(path+".ipv6AccessConfigs", "", "External IPv6 access configs need a subnetwork with external IPv6 access.")
+	}
+	configs := each(nic, "accessConfigs")
+	if len(configs) > 1 {
+		return invalid(path+".accessConfigs", "", "At most one access config is allowed.")
+	}
+	for _, a := range configs {
+		if err := c.need("compute.subnetworks.useExternalIp", subnet.key); err != nil {
+			return err
+		}
+		if text(a, "type") == "" {
+			a["type"] = "ONE_TO_ONE_NAT"
+		}
+		if text(a, "name") == "" {
+			a["name"] = "external-nat"
+		}
+		if text(a, "networkTier") == "" {
+			a["networkTier"] = "PREMIUM"
+		}
+		a["kind"] = "compute#accessConfig"
+		if ip := text(a, "natIP"); ip != "" {
+			if err := c.mayUse(path+".accessConfigs[0].natIP", ip); err != nil {
+				return err
+			}
+		}
+	}
+	if ip := text(nic, "networkIP"); ip != "" {
+		addr, err := netip.ParseAddr(ip)
+		prefix, _ := netip.ParsePrefix(text(subnet.doc, "ipCidrRange"))
+		if err != nil || !prefix.Contains(addr) {
+			return invalid(path+".networkIP", ip, "Requested internal IP address is outside the subnetwork's range.")
+		}
+	}
+	return nil
+}
+
+func (c *call) subnetOf(path string, nic object) (*resource, error) {
+	link, network := text(nic, "subnetwork"), text(nic, "network")
+	if link == "" && network == "" {
+		network = "global/networks/default"
+	}
+	if link == "" {
+		n := c.s.resources[c.resolve(network)]
+		if n == nil {
+			return nil, invalid(path+".network", network, "The referenced network resource cannot be found.")
+		}
+		if n.doc["autoCreateSubnetworks"] != true {
+			return nil, invalid(path+".subnetwork", "", "Subnetwork should be specified for custom subnetmode network")
+		}
+		link = "regions/" + c.region() + "/subnetworks/" + n.name
+	}
+	subnet := c.s.resources[c.resolve(link)]
+	if subnet == nil {
+		return nil, invalid(path+".subnetwork", link, "The referenced subnetwork resource cannot be found.")
+	}
+	if regionOfScope(scopeOf(subnet.key)) != c.region() {
+		return nil, invalid(path+".subnetwork", link, "Subnetwork is not in the region of the instance.")
+	}
+	if network != "" && c.resolve(network) != strings.TrimPrefix(text(subnet.doc, "network"), selfBase) {
+		return nil, invalid(path+".network", network, "The network of the subnetwork is another one.")
+	}
+	return subnet, nil
+}

@@ -1,0 +1,180 @@
+package gcpfake
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Deny takes permissions away: "compute.instances.create".
+func (s *Server) Deny(permissions ...string) {
+	s.locked(func() {
+		for _, p := range permissions {
+			s.denied[p] = true
+		}
+	})
+}
+
+// Allow gives permissions back; without any, all of them.
+func (s *Server) Allow(permissions ...string) {
+	s.locked(func() {
+		if len(permissions) == 0 {
+			clear(s.denied)
+		}
+		for _, p := range permissions {
+			delete(s.denied, p)
+		}
+	})
+}
+
+// verbs are the parts of permissions that differ from the method's name.
+// https://cloud.google.com/compute/docs/access/iam-permissions
+var verbs = map[string]string{
+	"insert": "create", "aggregatedList": "list", "patch": "update", "wait": "get", "getFromFamily": "getFromFamily",
+}
+
+// permission is what a method asks for on its own resource; "" for methods that anyone may call.
+func permission(id string) string {
+	parts := strings.Split(id, ".")
+	if parts[0] != "compute" {
+		return ""
+	}
+	collection, verb := parts[1], parts[2]
+	if verb == "testIamPermissions" {
+		return ""
+	}
+	if v, ok := verbs[verb]; ok {
+		verb = v
+	}
+	return "compute." + collection + "." + verb
+}
+
+// permitted checks the method's own permission. Images of other projects may be read by all.
+func (c *call) permitted() error {
+	p := permission(c.m.ID)
+	if p == "" || strings.HasPrefix(p, "compute.images.") && c.project != c.s.options.Project {
+		return nil
+	}
+	return c.need(p, c.subject())
+}
+
+// subject is what a permission is asked on: the resource that the path ends with, or the
+// project for a list.
+func (c *call) subject() string {
+	if strings.HasSuffix(c.m.ID, "ist") || strings.HasPrefix(c.m.ID, "compute.projects.") {
+		return "projects/" + c.project
+	}
+	collection := strings.Split(c.m.ID, ".")[1]
+	key := strings.TrimSuffix(strings.TrimPrefix(c.path(), "compute/v1/"), "/"+lastPart(c.m.Path))
+	if strings.HasSuffix(c.m.Path, "}") || strings.HasSuffix(key, "/"+collection) {
+		key = strings.TrimPrefix(c.path(), "compute/v1/")
+	}
+	return key
+}
+
+// path is the method's path with its variables filled in.
+func (c *call) path() string {
+	segments := make([]string, len(c.m.segments))
+	for i, seg := range c.m.segments {
+		segments[i] = seg
+		if name, _, ok := strings.Cut(strings.TrimPrefix(seg, "{"), "}"); ok {
+			segments[i] = c.vars[name]
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+func (c *call) need(permission, key string) error {
+	if c.s.denied[permission] {
+		return forbidden(permission, key)
+	}
+	return nil
+}
+
+// testPermissions answers those of the permissions that the caller has.
+func (c *call) testPermissions() (object, error) {
+	out := object{}
+	var held []any
+	for _, p := range list(c.body, "permissions") {
+		name := fmt.Sprint(p)
+		if strings.Contains(name, "*") || strings.Count(name, ".") < 2 {
+			return nil, &Error{Code: 400, Reason: "badRequest", Status: "INVALID_ARGUMENT", Message: fmt.Sprintf("Permission %s is not valid for this resource.", name)}
+		}
+		if !c.s.denied[name] {
+			held = append(held, name)
+		}
+	}
+	if held != nil {
+		out["permissions"] = held
+	}
+	return out, nil
+}
+
+func testInstancePermissions(c *call) (object, error) {
+	if _, err := c.find("instances", c.vars["resource"]); err != nil {
+		return nil, err
+	}
+	return c.testPermissions()
+}
+
+func testProjectPermissions(c *call) (object, error) {
+	project := c.vars["resource"] + c.vars["projectsId"]
+	if !c.s.projects[project] {
+		return nil, &Error{Code: 403, Reason: "forbidden", Status: "PERMISSION_DENIED", Message: "The caller does not have permission"}
+	}
+	return c.testPermissions()
+}
+
+// authenticate checks the bearer token, where the server asks for one.
+func (s *Server) authenticate(header string) error {
+	if s.options.Token == "" || header == "Bearer "+s.options.Token {
+		return nil
+	}
+	if token, ok := strings.CutPrefix(header, "Bearer "); ok && s.tokens[token] {
+		return nil
+	}
+	return unauthenticated()
+}
+
+// generateAccessToken is impersonation: a token for a service account.
+func generateAccessToken(c *call) (object, error) {
+	account := c.vars["serviceAccountsId"]
+	if c.s.denied["iam.serviceAccounts.getAccessToken"] {
+		return nil, &Error{Code: 403, Reason: "forbidden", Status: "PERMISSION_DENIED",
+			Message: "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist)."}
+	}
+	token := "ya29.fake-" + c.s.nextID()
+	c.s.tokens[token] = true
+	_ = account
+	return object{"accessToken": token, "expireTime": c.now.Add(time.Hour).UTC().Format(time.RFC3339)}, nil
+}
+
+// rate is how many requests are let through in a time.
+type rate struct {
+	requests int
+	per      time.Duration
+}
+
+// LimitRate lets only so many requests through in a time; the others get RateLimited. Zero
+// requests end the limit.
+func (s *Server) LimitRate(requests int, per time.Duration) {
+	s.locked(func() { s.rate, s.rateRecent = rate{requests, per}, nil })
+}
+
+func (s *Server) limit(c *call) error {
+	if s.rate.requests == 0 {
+		return nil
+	}
+	kept := s.rateRecent[:0]
+	for _, at := range s.rateRecent {
+		if c.now.Sub(at) < s.rate.per {
+			kept = append(kept, at)
+		}
+	}
+	s.rateRecent = kept
+	if len(kept) >= s.rate.requests {
+		return RateLimited("Queries")
+	}
+	s.rateRecent = append(s.rateRecent, c.now)
+	return nil
+}
