@@ -27,6 +27,9 @@ var update = flag.Bool("update", false, "write the schemas anew")
 // documents are all kinds of them, by the value of their "type".
 var documents = map[string]any{
 	bus.TypeIntent:     bus.Intent{},
+	bus.TypePool:       bus.PoolIntent{},
+	bus.TypePoolRecord: bus.PoolRecord{},
+	bus.TypePoolLedger: bus.PoolLedger{},
 	bus.TypeAssignment: bus.Assignment{},
 	bus.TypeState:      bus.State{},
 	bus.TypeHost:       bus.Host{},
@@ -40,6 +43,9 @@ var documents = map[string]any{
 	bus.TypeLease:      bus.LeaseDoc{},
 }
 
+// published are those that people write: each with its field that says how a proxy should be.
+var published = map[string]string{bus.TypeIntent: "spec", bus.TypePool: "template"}
+
 const prefix = "io.proxyfleet."
 
 var goLink = regexp.MustCompile(`\[([A-Z][\w.]*)\]`)
@@ -52,7 +58,7 @@ func generate(t *testing.T, typ string, doc any) []byte {
 	r := &jsonschema.Reflector{
 		Anonymous:                 true,
 		ExpandedStruct:            true,
-		AllowAdditionalProperties: typ != bus.TypeIntent,
+		AllowAdditionalProperties: published[typ] == "",
 	}
 	// The path is joined to this package's, which makes it the import path of the types.
 	if err := r.AddGoComments("proxyfleet/schemas", "../internal/bus", jsonschema.WithFullComment()); err != nil {
@@ -69,8 +75,14 @@ func generate(t *testing.T, typ string, doc any) []byte {
 	} else {
 		t.Fatalf("%s has no field type", typ)
 	}
-	if typ == bus.TypeIntent {
-		closed(s)
+	if spec := published[typ]; spec != "" {
+		closed(s, spec)
+	}
+	if typ == bus.TypePool {
+		s.Else.OneOf = []*jsonschema.Schema{
+			{Required: []string{"size"}, Not: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Required: []string{"min"}}, {Required: []string{"max"}}}}},
+			{Required: []string{"max"}, Not: &jsonschema.Schema{Required: []string{"size"}}},
+		}
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -79,15 +91,15 @@ func generate(t *testing.T, typ string, doc any) []byte {
 	return append(text, '\n')
 }
 
-// closed adds the one rule of an intent that no field has alone: a proxy that is not to be
-// absent needs a spec with credentials or client networks.
-func closed(s *jsonschema.Schema) {
+// closed adds the one rule of an intent that no field has alone: what is not to be absent
+// needs a spec with credentials or client networks.
+func closed(s *jsonschema.Schema, spec string) {
 	absent := jsonschema.NewProperties()
 	absent.Set("desired", &jsonschema.Schema{Const: "absent"})
 	access := jsonschema.NewProperties()
-	access.Set("spec", &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Required: []string{"auth"}}, {Required: []string{"allowFrom"}}}})
+	access.Set(spec, &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Required: []string{"auth"}}, {Required: []string{"allowFrom"}}}})
 	s.If = &jsonschema.Schema{Properties: absent, Required: []string{"desired"}}
-	s.Else = &jsonschema.Schema{Properties: access, Required: []string{"spec"}}
+	s.Else = &jsonschema.Schema{Properties: access, Required: []string{spec}}
 }
 
 func TestSchemasAgreeWithTheGoTypes(t *testing.T) {
@@ -200,6 +212,9 @@ func TestWhatGoWritesIsValid(t *testing.T) {
 		full := reflect.New(reflect.TypeOf(doc)).Elem()
 		fill(full, "")
 		full.FieldByName("Type").SetString(typ)
+		if p, ok := full.Addr().Interface().(*bus.PoolIntent); ok {
+			p.Size = nil // never beside min and max
+		}
 		s := compile(t, file(typ))
 		if err := check(t, s, bus.Encode(full.Interface())); err != nil {
 			t.Errorf("%s with every field: %v", typ, err)
@@ -228,7 +243,8 @@ func fill(v reflect.Value, field string) {
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(reflect.ValueOf("k"), reflect.ValueOf("v"))
 	case reflect.String:
-		text := map[string]string{"Desired": "running", "OnHostLoss": "wait", "Family": "ipv4", "Status": "True"}[field]
+		text := map[string]string{"Desired": "running", "OnHostLoss": "wait", "Family": "ipv4", "Status": "True",
+			"MaxAge": "24h", "Jitter": "90m", "ScaleDown": "oldest"}[field]
 		if text == "" {
 			text = "x"
 		}
@@ -277,10 +293,45 @@ func TestTheIntentsSchemaRefusesWhatTheCoordinatorWould(t *testing.T) {
 	}
 }
 
+func TestThePoolsSchemaRefusesWhatTheCoordinatorWould(t *testing.T) {
+	s := compile(t, file(bus.TypePool))
+	const template = `"template":{"allowFrom":["10.0.0.0/8"]}`
+	for what, text := range map[string]string{
+		"an unknown field":               `{"name":"p","size":1,"sise":1,` + template + `}`,
+		"an unknown field in the update": `{"name":"p","size":1,"update":{"max":1},` + template + `}`,
+		"no size":                        `{"name":"p",` + template + `}`,
+		"a min without a max":            `{"name":"p","min":1,` + template + `}`,
+		"a size beside a max":            `{"name":"p","size":1,"max":2,` + template + `}`,
+		"a size beyond the greatest":     `{"name":"p","size":10001,` + template + `}`,
+		"a name that leaves no numbers":  `{"name":"` + strings.Repeat("p", 45) + `","size":1,` + template + `}`,
+		"no template":                    `{"name":"p","size":1}`,
+		"a template without access rule": `{"name":"p","size":1,"template":{"port":3128}}`,
+		"a pool that is to be stopped":   `{"name":"p","desired":"stopped","size":1,` + template + `}`,
+		"an age that is no duration":     `{"name":"p","size":1,"rotation":{"maxAge":"1 day"},` + template + `}`,
+		"an order that is none":          `{"name":"p","size":1,"scaleDown":"random",` + template + `}`,
+		"a negative surge":               `{"name":"p","size":1,"update":{"surge":-1},` + template + `}`,
+		"a bound below nought on a host": `{"name":"p","size":1,"spread":{"maxPerHost":-1},` + template + `}`,
+		"another document's type":        `{"type":"io.proxyfleet.intent.v1","name":"p","size":1,` + template + `}`,
+	} {
+		if check(t, s, []byte(text)) == nil {
+			t.Errorf("%s is valid: %s", what, text)
+		}
+	}
+	for what, text := range map[string]string{
+		"absence alone":     `{"name":"p","desired":"absent"}`,
+		"a size of nought":  `{"name":"p","size":0,` + template + `}`,
+		"a max without min": `{"name":"p","max":3,` + template + `}`,
+	} {
+		if err := check(t, s, []byte(text)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Readers leave out what they do not know, so the other schemas do as well.
 func TestOtherDocumentsMayHaveMoreFields(t *testing.T) {
 	for typ, doc := range documents {
-		if typ == bus.TypeIntent {
+		if published[typ] != "" {
 			continue
 		}
 		full := reflect.New(reflect.TypeOf(doc)).Elem()
