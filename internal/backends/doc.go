@@ -6,7 +6,7 @@
 // NATS, the coordinator or any concrete backend. There is one package below it for each
 // backend, none of which imports another: sim, which makes nothing, is the smallest.
 // Shared by backends are egress (where clients may go), passwd (hashes of passwords), squid
-// (its configuration), nocloud (seeds of guests) and images (base images). backendtest is
+// (its configuration), nocloud (seeds of guests), told (what a guest was told) and images (base images). backendtest is
 // the conformance suite that each backend passes.
 //
 // # Ordering and blocking

@@ -1,7 +1,7 @@
 // Package proxmox is the backend for a Proxmox VE cluster: each proxy is a VM cloned from a
 // template, with a NoCloud seed in its CD drive.
 //
-// It imports the contract, its own client (package pve), nocloud and squid.
+// It imports the contract, its own client (package pve), nocloud, squid and told.
 //
 // # Whose VM is it
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/told"
 )
 
 // job is one Ensure.
@@ -13,7 +14,7 @@ type job struct {
 	backends.Request
 	image  backends.Image
 	need   need
-	spec   spec
+	spec   told.Parts
 	report func(backends.Progress)
 }
 
@@ -29,7 +30,7 @@ func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(
 	if err != nil {
 		return backends.Instance{}, inEnsure(err)
 	}
-	if err := checkUnchanged(f.mark, req, j.spec); err != nil {
+	if err := f.mark.Spec.Unchanged("VM", f.mark.Port, req, j.spec); err != nil {
 		return backends.Instance{}, err
 	}
 	if !f.ready() {
@@ -83,7 +84,7 @@ func (b *Backend) job(req backends.Request, report func(backends.Progress)) (*jo
 	if shape.VCPUs < 1 || shape.MemoryMiB < 16 {
 		return refuse("machine type %q has %d processors and %d MiB; Proxmox VE wants one and 16 MiB at least", req.MachineType, shape.VCPUs, shape.MemoryMiB)
 	}
-	s, err := specOf(req)
+	s, err := told.Of(req)
 	if err != nil {
 		return nil, err
 	}

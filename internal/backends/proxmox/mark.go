@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/told"
 )
 
 // mark is what a VM's description says: whose it is and what it was made from.
@@ -17,7 +18,7 @@ type mark struct {
 	// Generation is 0 until the VM is ready for its first start.
 	Generation uint64
 	Port       int
-	Spec       spec
+	Spec       told.Parts
 }
 
 const (
@@ -94,7 +95,7 @@ func parseMark(description string) (m mark, ok bool) {
 	if m.Port, err = strconv.Atoi(fields["port"]); err != nil || m.Port < 1 || m.Port > 65535 {
 		return mark{}, false
 	}
-	m.Spec = parseSpec(fields["spec"])
+	m.Spec = told.Parse(fields["spec"])
 	return m, true
 }
 

@@ -11,13 +11,13 @@ import (
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/proxmox/pve"
-	"proxyfleet/internal/secret"
+	"proxyfleet/internal/backends/told"
 )
 
 var someMark = mark{
 	Mark: backends.Mark{Installation: "01k0000000000000000000000a", HostID: "01k0000000000000000000000b", Proxy: "crawl-eu-1",
 		UID: "01k0000000000000000000000c", CreatedAt: time.Date(2026, 11, 30, 6, 0, 0, 0, time.UTC)},
-	Generation: 3, Port: 3128, Spec: spec{"auth": "00ff"},
+	Generation: 3, Port: 3128, Spec: told.Parts{"auth": "00ff"},
 }
 
 func TestAMarkIsWhatPeopleReadInTheNotes(t *testing.T) {
@@ -101,44 +101,6 @@ func TestASeedsNameIsItsMark(t *testing.T) {
 		if m, ok := parseSeed(pve.Volume{ID: bad}); ok {
 			t.Errorf("%q is taken for a seed: %+v", bad, m)
 		}
-	}
-}
-
-func TestASpecTellsWhatDiffersAndHoldsNoSecret(t *testing.T) {
-	req := harness.Request(backends.Ref{Proxy: "a", UID: someMark.UID})
-	req.Access.Username, req.Access.Password = "crawler", secret.String("hunter2-and-more")
-	told, err := specOf(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := specOf(req); len(told.differs(again)) > 0 || told.String() != again.String() {
-		t.Error("the same request differs from itself")
-	}
-	if text := told.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "crawler") {
-		t.Errorf("%s says a secret", text)
-	}
-	if diff := cmp.Diff(told, parseSpec(told.String())); diff != "" {
-		t.Error(diff)
-	}
-	for want, change := range map[string]func(*backends.Request){
-		"auth":      func(r *backends.Request) { r.Access.Password += "x" },
-		"allowFrom": func(r *backends.Request) { r.Access.AllowFrom = nil },
-		"egress":    func(r *backends.Request) { r.Access.Private = true },
-		"userData":  func(r *backends.Request) { r.UserData = []byte("#!/bin/sh") },
-		"":          func(r *backends.Request) { r.Image, r.MachineType, r.DiskGiB = "x", "y", 99 },
-	} {
-		other := req
-		change(&other)
-		asked, err := specOf(other)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(told.differs(asked), " "); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	if got := (spec{}).differs(told); len(got) > 0 {
-		t.Errorf("a mark without a spec differs in %v", got)
 	}
 }
 
