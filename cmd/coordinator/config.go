@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator"
 )
 
 // config is coordinator.yaml. coordinator.sample.yaml shows every field.
@@ -53,7 +54,7 @@ func parseConfig(raw []byte) (config, error) {
 	if err != nil && !errors.Is(err, io.EOF) { // an empty document
 		return config{}, errors.New(yaml.FormatError(err, false, true))
 	}
-	c.Root, c.Lease, c.Silence = cmp.Or(c.Root, bus.DefaultRoot), cmp.Or(c.Lease, 5*time.Second), cmp.Or(c.Silence, 20*time.Second)
+	c.Root, c.Lease, c.Silence = cmp.Or(c.Root, bus.DefaultRoot), cmp.Or(c.Lease, coordinator.DefaultLeaseTTL), cmp.Or(c.Silence, 20*time.Second)
 	c.Log.Level, c.Log.Format = cmp.Or(c.Log.Level, "info"), cmp.Or(c.Log.Format, "text")
 	switch {
 	case c.Installation != "" && !bus.ValidULID(c.Installation):

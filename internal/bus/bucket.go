@@ -46,7 +46,7 @@ func (w KVWrite) msg(bucket string) *nats.Msg {
 // regainBucket puts our fence into a bucket that is missing or lost it, unless somebody
 // else leads.
 func (l *Leader) regainBucket(ctx context.Context, bucket string) error {
-	if err := l.lead(ctx); err != nil {
+	if err := l.Leads(ctx); err != nil {
 		return err
 	}
 	if _, err := openBucket(ctx, l.fleet.js, bucket, l.fleet.like, l.fleet.inst); err != nil {

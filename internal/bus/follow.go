@@ -237,3 +237,34 @@ func (r *follower) drop(s jetstream.Stream, name string) {
 	defer cancel()
 	_ = s.DeleteConsumer(ctx, name)
 }
+
+// End tells up to which sequence a stream has stored something, and on how many subjects
+// something is stored.
+func (f *Fleet) End(ctx context.Context, stream string) (seq, subjects uint64, err error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	s, err := f.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, 0, fmt.Errorf("look up stream %s: %w", stream, err)
+	}
+	state := s.CachedInfo().State
+	return state.LastSeq, state.NumSubjects, nil
+}
+
+// Next is the sequence of the first message that is stored behind seq; 0: there is none.
+func (f *Fleet) Next(ctx context.Context, stream string, seq uint64) (uint64, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	s, err := f.js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("look up stream %s: %w", stream, err)
+	}
+	m, err := s.GetMsg(ctx, seq+1, jetstream.WithGetMsgSubject(">"))
+	if apiCode(err) == jetstream.JSErrCodeMessageNotFound {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read stream %s behind %d: %w", stream, seq, err)
+	}
+	return m.Sequence, nil
+}

@@ -103,8 +103,9 @@ func (l *Leader) sendFence(ctx context.Context, stream string, m *nats.Msg, expe
 	return ack.Sequence, nil
 }
 
-// lead tells whether our fence still stands in the assignments; nil when it does.
-func (l *Leader) lead(ctx context.Context) error {
+// Leads tells whether our fence still stands in the assignments: nil when it does, ErrFenced
+// when another one has taken over. It may be called beside the other methods.
+func (l *Leader) Leads(ctx context.Context) error {
 	now, seq, err := l.fleet.readFence(ctx, l.fleet.names.Assignments(), l.fleet.names.Fence())
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (l *Leader) Commit(ctx context.Context, writes []Write) error {
 	if !errors.Is(err, errSequenceMoved) {
 		return err
 	}
-	if err := l.lead(ctx); err != nil {
+	if err := l.Leads(ctx); err != nil {
 		return err
 	}
 	return fmt.Errorf("stream %s refuses a batch although our fence stands", names.Assignments())
@@ -264,7 +265,7 @@ func (l *Leader) RemoveState(ctx context.Context, state Msg) error {
 	if state.Seq == 0 {
 		return nil
 	}
-	if err := l.lead(ctx); err != nil {
+	if err := l.Leads(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := attempt(ctx)

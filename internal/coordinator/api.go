@@ -30,6 +30,7 @@ import (
 // and, as an intents.Invalid, in the body.
 type api struct {
 	fleet   *bus.Fleet
+	leader  *bus.Leader
 	nc      *nats.Conn
 	inv     *inventory
 	send    func(input)
@@ -72,8 +73,8 @@ const (
 	codeNotStored  = "NotStored"
 )
 
-func newAPI(c *Coordinator, inv *inventory, send func(input), log *slog.Logger) *api {
-	return &api{fleet: c.fleet, nc: c.nc, inv: inv, send: send, log: log, metrics: c.metrics, version: c.cfg.Version}
+func newAPI(c *Coordinator, leader *bus.Leader, inv *inventory, send func(input), log *slog.Logger) *api {
+	return &api{fleet: c.fleet, leader: leader, nc: c.nc, inv: inv, send: send, log: log, metrics: c.metrics, version: c.cfg.Version}
 }
 
 func (a *api) run(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -24,8 +25,8 @@ type input any
 // reconnected says that the connection to NATS was lost and is back.
 type reconnected struct{}
 
-// caughtUp says that one follower has read all that was stored.
-type caughtUp struct{}
+// caughtUp says that everything is read that was stored, and that we lead.
+type caughtUp struct{ term *term }
 
 // await asks for the verdict on the intent of a sequence.
 type await struct {
@@ -46,21 +47,19 @@ const maxInputs = 2000
 // maxBatch is where bus.Leader.Commit splits, for the server takes no more at once.
 const maxBatch = 1000
 
-// decider owns the model. It runs in one goroutine.
+// decider owns the model. It runs in one goroutine. Without a term it only takes in what is
+// stored: what the model says of it meanwhile is kept, since a leader that died may not have
+// said it any more.
 type decider struct {
-	model     *core.Model
-	leader    *bus.Leader
-	inputs    <-chan input
-	streams   int // followers that have not caught up yet
-	inventory *inventory
-	crier     *crier
-	chores    *chores
-	tidier    *tidier
-	removals  removals
-	outdated  []bus.Write // removals that follow this step's decisions
-	log       *slog.Logger
-	metrics   *Metrics
-	leads     func()
+	model    *core.Model
+	inputs   <-chan input
+	term     *term // nil while another one leads
+	unsaid   []core.Command
+	removals removals
+	outdated []bus.Write // removals that follow this step's decisions
+	log      *slog.Logger
+	metrics  *Metrics
+	leads    func()
 
 	awaits []*await
 }
@@ -102,16 +101,16 @@ func (d *decider) next(ctx context.Context) ([]input, error) {
 func (d *decider) step(ctx context.Context, ins []input) error {
 	in := core.Input{Now: time.Now().UTC()}
 	_, _ = rand.Read(in.Seed[:]) // never fails, see crypto/rand
+	begins := false
 	for _, i := range ins {
 		switch i := i.(type) {
 		case caughtUp:
-			if d.streams--; d.streams == 0 {
-				in.Events = append(in.Events, core.CaughtUp{})
-			}
+			d.term, begins = i.term, true
+			in.Events = append(in.Events, core.CaughtUp{})
 		case reconnected:
 			d.outdated = append(d.outdated, d.removals.again(in.Now)...)
 			in.Events = append(in.Events, core.Reconnected{})
-			d.inventory.recheck() // a server that was killed may have lost what it acked last
+			d.term.inventory.recheck() // a server that was killed may have lost what it acked last
 		case *await:
 			d.awaits = append(d.awaits, i)
 		case core.Event:
@@ -122,24 +121,56 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 	began := time.Now()
 	commands := d.model.Step(in)
 	d.metrics.step.Observe(time.Since(began).Seconds())
+	if d.term == nil {
+		d.keep(commands)
+		return nil
+	}
 	commands, err := d.commit(ctx, commands)
 	if err != nil {
 		return err
 	}
+	if begins {
+		commands = append(d.kept(in.Now), commands...)
+	}
 	for _, c := range commands {
 		d.dispatch(c)
 	}
-	if d.streams == 0 && d.leads != nil {
-		d.inventory.caughtUp()
+	if begins {
+		d.term.inventory.caughtUp()
 		d.leads()
-		d.leads = nil
-		d.log.Info("leading")
+		d.log.Info("leading", "term", d.term.leader.Term())
 	}
-	d.inventory.wake()
+	d.term.inventory.wake()
 	d.answer()
 	outdated := d.outdated
 	d.outdated = nil
 	return d.store(ctx, outdated)
+}
+
+const (
+	// sayAgain is how old an event may be that a new leader says again; within it the server
+	// drops those that were said before.
+	sayAgain = 5 * time.Minute
+	// maxUnsaid bounds what is held back.
+	maxUnsaid = 10_000
+)
+
+// keep holds back what a model says that does not lead.
+func (d *decider) keep(commands []core.Command) {
+	d.unsaid = append(d.unsaid, commands...)
+	if over := len(d.unsaid) - maxUnsaid; over > 0 {
+		d.unsaid = slices.Delete(d.unsaid, 0, over)
+	}
+}
+
+// kept is what was held back and is still news.
+func (d *decider) kept(now time.Time) []core.Command {
+	kept := slices.DeleteFunc(d.unsaid, func(c core.Command) bool {
+		say, ok := c.(core.Say)
+		return ok && now.Sub(say.Doc.Time) > sayAgain
+	})
+	d.unsaid = nil
+	return kept
 }
 
 // commit stores the decisions at the head of commands, and returns what follows them.
@@ -199,7 +230,7 @@ func (d *decider) store(ctx context.Context, batch []bus.Write) error {
 	b := backoff.NewExponentialBackOff()
 	b.InitialInterval, b.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for {
-		err := d.leader.Commit(ctx, batch)
+		err := d.term.leader.Commit(ctx, batch)
 		if err == nil {
 			break
 		}
@@ -219,17 +250,17 @@ func (d *decider) store(ctx context.Context, batch []bus.Write) error {
 func (d *decider) dispatch(c core.Command) {
 	switch c := c.(type) {
 	case core.Put:
-		d.inventory.put(c)
+		d.term.inventory.put(c)
 	case core.Delete:
-		d.inventory.delete(c)
+		d.term.inventory.delete(c)
 	case core.Say:
-		d.crier.say(c)
+		d.term.crier.say(c)
 	case core.Retire:
 		if c.Assign.Seq != 0 {
 			d.outdated = append(d.outdated, bus.Removal(c.Assign.Subject))
 		}
 		if c.State.Seq != 0 {
-			d.tidier.add(c.State)
+			d.term.tidier.add(c.State)
 		}
 	case core.ForgetLedger:
 		d.outdated = append(d.outdated, bus.Removal(c.Entry.Subject))
@@ -237,7 +268,7 @@ func (d *decider) dispatch(c core.Command) {
 		d.metrics.alarms.WithLabelValues(c.Reason).Inc()
 		d.log.Error(c.Message, "alarm", c.Reason)
 	default:
-		d.chores.add(c)
+		d.term.chores.add(c)
 	}
 }
 

@@ -5,18 +5,20 @@
 //
 // # Roles
 //
-// Any number of coordinators run; one leads, the others stand by and write nothing. A
-// leader that loses the lease or its fence steps down and stands by again. A new leader
-// takes the lease, rewrites the fence, reads every stream from its first sequence to its
-// end, and acts then: a standby keeps no model of its own: reading everything anew takes
-// about as long as a lease lives, and there is no second way to keep a model right.
+// Any number of coordinators run; one leads, the others stand by and write nothing. All of
+// them follow the streams into a model. A new leader takes the lease, rewrites the fence,
+// waits until its model has what is stored behind it, and acts then. A leader that loses the
+// lease or its fence steps down: its model, which counts on decisions that were refused,
+// dies with its term, and it stands by with a new one. There is one way in which a model comes
+// about, and it is the same at the first start and at a takeover.
 //
 // # Goroutines
 //
-// A term is one run group. Followers, the beat listener and the tickers only send inputs;
-// [decider] alone owns the model and commits one batch after another; [inventory] alone
-// writes buckets; [crier] alone publishes events; [chores] manage consumers; [tidier] removes
-// states that have served. Inputs block
-// their senders while a batch is in flight, so what comes together is decided together; a
-// single input is decided at once.
+// [Coordinator.stand] runs for as long as a model lives: [replica] follows the streams and
+// [decider] alone owns the model. A [term] is one run group beside them, for as long as this
+// coordinator leads. The beat listener and the tickers only send inputs; the decider commits
+// one batch after another; [inventory] alone writes buckets; [crier] alone publishes events;
+// [chores] manage consumers; [tidier] removes states that have served; [api] answers people.
+// Inputs block their senders while a batch is in flight, so what comes together is decided
+// together; a single input is decided at once.
 package coordinator
