@@ -68,15 +68,15 @@ func plan(t terms, r *roster) orders {
 			}
 		}
 	}
-	exist := staying + r.count[leaving]
-	staying -= len(o.retire)
 	if t.full != "" {
 		o.wait = t.full
-	} else {
-		o.create = max(0, min(t.size+min(due, t.surge)-staying, t.size+t.surge-exist))
+		return o
 	}
+	exist := staying + r.count[leaving]
+	staying -= len(o.retire)
+	o.create = max(0, min(t.size+min(due, t.surge)-staying, t.size+t.surge-exist))
 	o.change = changes(t, r)
-	if t.retry && t.full == "" {
+	if t.retry && len(o.retire) == 0 {
 		o.condemn = r.among(r.sick)
 		o.condemn = o.condemn[:min(len(o.condemn), t.atOnce())]
 	}

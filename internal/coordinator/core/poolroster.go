@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// life is how far a member is, as its pool counts it.
+// life is how far a member is, as its pool counts it. Of those that stay, the lower ones
+// are the first to go when the pool shrinks.
 type life int
 
 const (
@@ -15,8 +16,8 @@ const (
 	adrift               // goes, but what is left is on hosts that are silent
 	leaving              // goes, and is not gone yet
 	unplaced             // waits for a host
-	coming               // is being made
 	failed               // cannot be made
+	coming               // is being made
 	silent               // its host is silent, or says nothing of itself
 	weak                 // runs, and fails its health check
 	ready                // runs, and has an address

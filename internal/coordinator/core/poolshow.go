@@ -25,7 +25,7 @@ func waitText(po *pool, t terms, o orders) string {
 	case len(r.due) > 0 && r.count[leaving] > 0 && r.staying() <= t.size:
 		return fmt.Sprintf("%d to be replaced, once %d that leave are gone", len(r.due), r.count[leaving])
 	case len(r.due) > 0:
-		return fmt.Sprintf("%d to be replaced, once their replacements are healthy: %d of %d are", len(r.due), r.count[ready], t.floor())
+		return fmt.Sprintf("%d to be replaced; %d are ready, and no fewer than %d may be", len(r.due), r.count[ready], t.floor())
 	case r.staying() < t.size && r.count[leaving] > 0:
 		return fmt.Sprintf("%d to be added, once %d that leave are gone", t.size-r.staying(), r.count[leaving])
 	case len(r.behind) > 0 && r.changing > 0:
