@@ -10,6 +10,7 @@ import (
 // a failure.
 type operation struct {
 	res    *resource // its document
+	target *resource
 	due    time.Time
 	effect func() *OperationError
 	undo   func() // what a failure takes back
@@ -97,6 +98,12 @@ func (c *call) begin(kind string, target *resource, effect func() *OperationErro
 	op.effect, op.undo = effect, undo
 	op.fate = c.s.fateOf(c.m.ID, c.scope, target.name)
 	op.due = c.now.Add(c.s.options.Latency + op.fate.Delay)
+	for _, other := range c.s.pending {
+		// Work on one resource is done in the order in which it came.
+		if other.target == target && other.due.After(op.due) {
+			op.due = other.due
+		}
+	}
 	c.s.pending = append(c.s.pending, op)
 	return op.res.doc, nil
 }
@@ -113,7 +120,7 @@ func (s *Server) newOperation(kind, project, scope string, target *resource) *op
 		"targetLink": selfBase + target.key, "targetId": target.doc["id"], "insertTime": stamp(now), "startTime": stamp(now),
 	})
 	delete(res.doc, "creationTimestamp")
-	return &operation{res: res}
+	return &operation{res: res, target: target}
 }
 
 // advance ends every operation that is due, in the order in which they were accepted.
@@ -199,14 +206,8 @@ func waitOperation(c *call) (object, error) {
 		}
 		t.Stop()
 		c.s.mu.Lock()
-		if c.ctx.Done() != nil {
-			select {
-			case <-c.ctx.Done():
-				return nil, BackendError()
-			case <-c.s.ctx.Done():
-				return nil, BackendError()
-			default:
-			}
+		if c.ctx.Err() != nil || c.s.ctx.Err() != nil {
+			return nil, BackendError() // nobody reads it
 		}
 		c.s.advance()
 	}

@@ -125,30 +125,6 @@ func testProjectPermissions(c *call) (object, error) {
 	return c.testPermissions()
 }
 
-// authenticate checks the bearer token, where the server asks for one.
-func (s *Server) authenticate(header string) error {
-	if s.options.Token == "" || header == "Bearer "+s.options.Token {
-		return nil
-	}
-	if token, ok := strings.CutPrefix(header, "Bearer "); ok && s.tokens[token] {
-		return nil
-	}
-	return unauthenticated()
-}
-
-// generateAccessToken is impersonation: a token for a service account.
-func generateAccessToken(c *call) (object, error) {
-	account := c.vars["serviceAccountsId"]
-	if c.s.denied["iam.serviceAccounts.getAccessToken"] {
-		return nil, &Error{Code: 403, Reason: "forbidden", Status: "PERMISSION_DENIED",
-			Message: "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist)."}
-	}
-	token := "ya29.fake-" + c.s.nextID()
-	c.s.tokens[token] = true
-	_ = account
-	return object{"accessToken": token, "expireTime": c.now.Add(time.Hour).UTC().Format(time.RFC3339)}, nil
-}
-
 // rate is how many requests are let through in a time.
 type rate struct {
 	requests int

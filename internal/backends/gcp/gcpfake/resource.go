@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -150,6 +151,8 @@ func each(o object, name string) []object {
 }
 
 func lastPart(link string) string { return link[strings.LastIndex(link, "/")+1:] }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // fingerprint is a hash of a value, as the service gives it out for optimistic locking.
 func fingerprint(v any) string {

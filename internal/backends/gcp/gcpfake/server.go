@@ -2,6 +2,7 @@ package gcpfake
 
 import (
 	"context"
+	"crypto/rsa"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -21,7 +22,7 @@ type Options struct {
 	// PageSize is the largest page of a list, whatever a client asks for; default 500, as
 	// Google's.
 	PageSize int
-	// Token, if any, is what a request must carry as its bearer token.
+	// Token, if any, is good for ever, and a request without a good token is refused.
 	Token string
 	// InProcess opens no socket; requests come through Client.
 	InProcess bool
@@ -53,7 +54,9 @@ type Server struct {
 	requests   []*Request
 	hook       func(Request) Action
 	fates      []*Fate
-	tokens     map[string]bool // handed out by generateAccessToken
+	authentic  bool // a request must carry one of tokens
+	tokens     map[string]bool
+	accountKey *rsa.PublicKey // of the service account, nil where it has none
 	rate       rate
 	rateRecent []time.Time
 }
@@ -85,6 +88,9 @@ func New(t testing.TB, o Options) *Server {
 		denied: map[string]bool{}, serial: map[string]string{}, lastID: 4_000_000_000_000_000_000, lastIP: map[string]int{}, tokens: map[string]bool{},
 	}
 	s.furnish(o.Project)
+	if o.Token != "" {
+		s.authentic, s.tokens[o.Token] = true, true
+	}
 	if o.InProcess {
 		t.Cleanup(cancel)
 		return s
@@ -109,14 +115,14 @@ func (s *Server) URL() string {
 // Project is the first project.
 func (s *Server) Project() string { return s.options.Project }
 
-// Client talks to the server without a socket, so that it works in testing/synctest.
+// Client talks to the server without a socket, whatever the host, so that it works in
+// testing/synctest.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: roundTripper{s}} }
 
 type roundTripper struct{ s *Server }
 
 func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	rec := httptest.NewRecorder()
-	rec.Body.Reset()
 	if req.Body != nil {
 		defer req.Body.Close()
 	} else {
