@@ -57,7 +57,7 @@ func newRig(t *testing.T, program string) *rig {
 	r.server, r.fleet = bustest.Fleet(t)
 	r.leader = bustest.Lead(t, r.fleet, "test")
 	r.states = bustest.Follow(t, r.fleet, r.fleet.Names().States(), "")
-	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()

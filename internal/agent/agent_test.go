@@ -195,7 +195,7 @@ func TestALostRecordIsAskedForAndDeletesNothing(t *testing.T) {
 	r.unpin()
 	r.beat("resync", func(b bus.Beat) bool { return b.Resync && b.Session == 2 })
 	r.host("both unclaimed", func(h bus.Host) bool { return len(h.Unclaimed) == 2 && h.Unclaimed[0].Kind == "instance" })
-	if err := r.fleet.ResyncHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.ResyncHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.state(a, "running in session 2", func(s bus.State) bool { return s.Phase == bus.PhaseRunning && s.Session == 2 })
@@ -240,7 +240,7 @@ func TestALostRecordOfNothingIsCompleteOnceTheConsumerBeginsAnew(t *testing.T) {
 	}
 	r.start()
 	r.beat("resync", func(b bus.Beat) bool { return b.Resync && b.Session == 2 })
-	if err := r.fleet.ResyncHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.ResyncHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.beat("the end of the resync", func(b bus.Beat) bool { return !b.Resync })
@@ -251,7 +251,7 @@ func TestARedeliveredAssignmentIsAnsweredAgain(t *testing.T) {
 	a := r.assignment("p1", "")
 	r.assign(a)
 	before := r.phase(a, bus.PhaseRunning)
-	if err := r.fleet.ResyncHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.ResyncHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.state(a, "said again", func(s bus.State) bool { return s.Phase == bus.PhaseRunning && s.Counter > before.Counter })

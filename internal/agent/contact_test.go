@@ -22,7 +22,7 @@ func TestTheFirstContactComesBeforeTheBackend(t *testing.T) {
 	if h.HostID != r.agent.HostID() || h.Zone != "z" || h.Backend != "sim" {
 		t.Errorf("the first host document is %+v", h)
 	}
-	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.host("an offer", func(h bus.Host) bool { return h.Offer.Capacity.Slots != 0 && len(h.InPlace) > 0 })
@@ -44,7 +44,7 @@ func TestAnotherInstallationStopsTheAgent(t *testing.T) {
 	}
 	other := bareRig(t)
 	other.connectLeader()
-	if err := other.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := other.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.cfg.NATS.URL = other.server.URL()
@@ -79,7 +79,7 @@ func TestStreamsMadeAnewAreNotTakenFromUntilThatIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.connectLeader()
-	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.start()
@@ -180,7 +180,7 @@ func TestABeatTellsThatTheConsumerIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.beat("the consumer missing", func(b bus.Beat) bool { return b.NoConsumer })
-	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.beat("the consumer there", func(b bus.Beat) bool { return !b.NoConsumer })
@@ -189,7 +189,7 @@ func TestABeatTellsThatTheConsumerIsGone(t *testing.T) {
 func TestABackendThatCannotBeOpenedIsTriedAgain(t *testing.T) {
 	r := bareRig(t)
 	r.connectLeader()
-	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.broken.Store(true)

@@ -43,7 +43,7 @@ func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := bareRig(t)
 	r.connectLeader()
-	if err := r.fleet.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	r.start()

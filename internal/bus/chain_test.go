@@ -25,7 +25,7 @@ func threeHops(b *testing.B, sync bool) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	coord, person, agent := s.Open("coordinator"), s.Open("person"), s.Host("h1")
-	if err := coord.AdmitHost(ctx, "h1"); err != nil {
+	if err := coord.AdmitHost(ctx, "h1", bus.Admission{}); err != nil {
 		b.Fatal(err)
 	}
 	n := coord.Names()

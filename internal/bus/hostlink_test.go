@@ -90,7 +90,7 @@ func commit(t *testing.T, l *bus.Leader, writes ...bus.Write) {
 
 func admit(t *testing.T, f *bus.Fleet, host string) {
 	t.Helper()
-	if err := f.AdmitHost(bustest.Context(t), host); err != nil {
+	if err := f.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 }

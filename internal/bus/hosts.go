@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,8 +24,47 @@ const (
 	ackWait = 5 * time.Second
 )
 
+// Admission is what a host's consumer says to agents, in its metadata: a host may read
+// nothing else of the streams.
+type Admission struct {
+	HostID string // the only host that may use it; empty: any
+	Word   string // why another one may not, for people; without HostID nobody may
+	// Recovery is the last time that a person recovered the fleet, a ULID; empty: never.
+	// Hosts that work for one of the incarnations in Recovers (joined by commas) take
+	// assignments again after it, whatever sequences they had seen.
+	Recovery, Recovers string
+}
+
+func (a Admission) metadata(inst Installation) map[string]string {
+	meta := inst.metadata()
+	for key, value := range map[string]string{metaHostID: a.HostID, metaWord: a.Word, metaRecovery: a.Recovery, metaRecovers: a.Recovers} {
+		if value != "" {
+			meta[key] = value
+		}
+	}
+	return meta
+}
+
+func admissionOf(metadata map[string]string) Admission {
+	return Admission{HostID: metadata[metaHostID], Word: metadata[metaWord], Recovery: metadata[metaRecovery], Recovers: metadata[metaRecovers]}
+}
+
+// Refuses says why a host may not use the consumer, or nothing when it may.
+func (a Admission) Refuses(hostID string) string {
+	if a.HostID == hostID || a.HostID == "" && a.Word == "" {
+		return ""
+	}
+	return a.Word
+}
+
+// Accepts reports whether a host that works for an incarnation, and has seen an earlier
+// recovery or none, may take assignments although they are not what it knew.
+func (a Admission) Accepts(incarnation, recovery string) bool {
+	return a.Recovery != "" && a.Recovery != recovery && slices.Contains(strings.Split(a.Recovers, ","), incarnation)
+}
+
 // AdmitHost makes the durable consumer of a host, or brings it up to date.
-func (f *Fleet) AdmitHost(ctx context.Context, host string) error {
+func (f *Fleet) AdmitHost(ctx context.Context, host string, as Admission) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
 	_, err := f.js.CreateOrUpdateConsumer(ctx, f.names.Assignments(), jetstream.ConsumerConfig{
@@ -38,7 +79,7 @@ func (f *Fleet) AdmitHost(ctx context.Context, host string) error {
 		PriorityPolicy: jetstream.PriorityPolicyPinned,
 		PriorityGroups: []string{pullGroup},
 		PinnedTTL:      pinnedTTL,
-		Metadata:       f.inst.metadata(),
+		Metadata:       as.metadata(f.inst),
 	})
 	if err != nil {
 		return fmt.Errorf("make the consumer of host %s: %w", host, err)
@@ -61,15 +102,26 @@ func (f *Fleet) UnpinHost(ctx context.Context, host string) error {
 	return nil
 }
 
+// DismissHost removes the consumer of a host. One that is not there is no error.
+func (f *Fleet) DismissHost(ctx context.Context, host string) error {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	err := f.js.DeleteConsumer(ctx, f.names.Assignments(), f.names.Consumer(host))
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("remove the consumer of host %s: %w", host, err)
+	}
+	return nil
+}
+
 // ResyncHost delivers all of a host's assignments again. A consumer that is not there is
 // made, which delivers everything as well.
-func (f *Fleet) ResyncHost(ctx context.Context, host string) error {
+func (f *Fleet) ResyncHost(ctx context.Context, host string, as Admission) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
 	// Asked first: the server does not answer a reset of a consumer that is not there.
 	_, err := f.js.Consumer(ctx, f.names.Assignments(), f.names.Consumer(host))
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return f.AdmitHost(ctx, host)
+		return f.AdmitHost(ctx, host, as)
 	}
 	if err == nil {
 		_, err = f.js.ResetConsumerToSequence(ctx, f.names.Assignments(), f.names.Consumer(host), 1)

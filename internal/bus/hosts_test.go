@@ -90,7 +90,7 @@ func TestAConsumerThatIsGoneNeedsNoUnpinAndIsMadeByAResync(t *testing.T) {
 	if err := f.UnpinHost(bustest.Context(t), "h1"); err != nil {
 		t.Error(err)
 	}
-	if err := f.ResyncHost(bustest.Context(t), "h1"); err != nil {
+	if err := f.ResyncHost(bustest.Context(t), "h1", bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}
 	if d := host.next(); d.Proxy != "p" || link.NoConsumer() {
@@ -109,7 +109,7 @@ func TestResyncDeliversEverythingAgain(t *testing.T) {
 		if one, two := a.next(), a.next(); one.Proxy != "p1" || two.Proxy != "p2" {
 			t.Errorf("got %s and %s", one.Proxy, two.Proxy)
 		}
-		if err := f.ResyncHost(bustest.Context(t), "h1"); err != nil {
+		if err := f.ResyncHost(bustest.Context(t), "h1", bus.Admission{}); err != nil {
 			t.Fatal(err)
 		}
 	}

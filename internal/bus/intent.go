@@ -1,6 +1,10 @@
 package bus
 
-import "proxyfleet/internal/secret"
+import (
+	"strings"
+
+	"proxyfleet/internal/secret"
+)
 
 // Intent is what a person publishes for one proxy: always the whole document.
 type Intent struct {
@@ -59,4 +63,29 @@ type Placement struct {
 	Backend string            `json:"backend,omitempty"`
 	Zone    string            `json:"zone,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// AntiAffinity names proxies that must not be on the same host, a * at the end for any
+	// that begin so. It holds for both sides, whichever was placed first.
+	AntiAffinity []string `json:"antiAffinity,omitempty"`
+	// Prefer are hosts to be taken before others that fit as well.
+	Prefer Preference `json:"prefer,omitzero"`
+}
+
+// Preference is what a host should be like where there is a choice. Of several hosts that
+// which has the most of it is taken, whatever the load.
+type Preference struct {
+	Zone   string            `json:"zone,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// KeepsFrom reports whether p keeps its proxy, called self, away from the proxy called other.
+func (p Placement) KeepsFrom(self, other string) bool {
+	if self == other {
+		return false
+	}
+	for _, pattern := range p.AntiAffinity {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); pattern == other || ok && strings.HasPrefix(other, prefix) {
+			return true
+		}
+	}
+	return false
 }

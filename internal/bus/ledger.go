@@ -73,6 +73,8 @@ type Retired struct {
 	Shape      *Capacity `json:"shape,omitempty"`      // what it takes of its host until it is gone
 	// Stranded: its host was removed before it said that nothing is left.
 	Stranded bool `json:"stranded,omitempty"`
+	// Abandoned: a person waits for its end no longer. Its tombstone stays.
+	Abandoned bool `json:"abandoned,omitempty"`
 }
 
 // Fence is the document under [Names.Fence] and each bucket's [FenceKey].

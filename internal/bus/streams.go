@@ -28,6 +28,10 @@ const (
 const (
 	metaInstallation = "io.proxyfleet.installation"
 	metaIncarnation  = "io.proxyfleet.incarnation"
+	metaHostID       = "io.proxyfleet.host"
+	metaWord         = "io.proxyfleet.word"
+	metaRecovery     = "io.proxyfleet.recovery"
+	metaRecovers     = "io.proxyfleet.recovers"
 	metaComplete     = "io.proxyfleet.complete" // "true" once every stream was made
 )
 

@@ -119,7 +119,7 @@ func TestUsageCountsConsumersToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 50 {
-		if err := f.AdmitHost(ctx, fmt.Sprint("h", i)); err != nil {
+		if err := f.AdmitHost(ctx, fmt.Sprint("h", i), bus.Admission{}); err != nil {
 			t.Fatal(err)
 		}
 	}

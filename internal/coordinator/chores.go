@@ -120,11 +120,13 @@ func (c *chores) repeat(ctx context.Context, cmd core.Command) {
 func (c *chores) task(cmd core.Command) (host string, do func(context.Context) error) {
 	switch cmd := cmd.(type) {
 	case core.AdmitHost:
-		return cmd.Host, func(ctx context.Context) error { return c.fleet.AdmitHost(ctx, cmd.Host) }
+		return cmd.Host, func(ctx context.Context) error { return c.fleet.AdmitHost(ctx, cmd.Host, cmd.As) }
+	case core.DismissHost:
+		return cmd.Host, func(ctx context.Context) error { return c.fleet.DismissHost(ctx, cmd.Host) }
 	case core.UnpinHost:
 		return cmd.Host, func(ctx context.Context) error { return c.fleet.UnpinHost(ctx, cmd.Host) }
 	case core.ResyncHost:
-		return cmd.Host, func(ctx context.Context) error { return c.fleet.ResyncHost(ctx, cmd.Host) }
+		return cmd.Host, func(ctx context.Context) error { return c.fleet.ResyncHost(ctx, cmd.Host, cmd.As) }
 	case core.AskPulls:
 		return cmd.Host, func(ctx context.Context) error {
 			pulling, err := c.fleet.HostPulls(ctx, cmd.Host)

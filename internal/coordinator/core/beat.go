@@ -25,7 +25,7 @@ func (m *Model) onBeat(beat Beat) {
 	}
 	m.noteIncarnation(h, doc)
 	if doc.NoConsumer {
-		m.do(m.admission(h))
+		m.do(AdmitHost{h.name, m.admission(h)})
 	}
 	switch {
 	case doc.Resync && h.assigned():
@@ -43,7 +43,7 @@ func (m *Model) resync(h *host, why string) {
 	}
 	h.resyncAt = m.now.Add(m.cfg.Silence)
 	h.drift = drift{}
-	m.do(ResyncHost{h.name})
+	m.do(ResyncHost{h.name, m.admission(h)})
 	m.sayHost(h, "Resync", bus.Event{Cause: "host", Message: why + "; all its assignments are delivered again"})
 }
 

@@ -96,6 +96,12 @@ func (m *Model) take(b *binding, shape bus.Capacity) {
 func (m *Model) onAssign(at bus.Parsed, msg bus.Msg) {
 	b := m.bind(at.Host, at.Proxy, at.UID)
 	b.assignSeq = msg.Seq
+	if m.live && b.host.orders.Removed != nil {
+		if b.echoes.back(msg.Data); b.echoes.settled() {
+			m.retire(b)
+		}
+		return
+	}
 	if m.live && b.echoes.back(msg.Data) {
 		if b.echoes.settled() && m.role(b) == gone {
 			m.mark(m.proxies[b.proxy])
@@ -126,6 +132,12 @@ func (m *Model) onState(at bus.Parsed, msg bus.Msg) {
 	}
 	b := m.bind(at.Host, at.Proxy, at.UID)
 	b.stateSeq = msg.Seq
+	if m.live && b.host.orders.Removed != nil {
+		if b.echoes.settled() {
+			m.retire(b)
+		}
+		return
+	}
 	if m.live && b.host.id != "" && s.HostID != b.host.id {
 		return // of a host that was replaced, or is not admitted
 	}

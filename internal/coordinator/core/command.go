@@ -50,10 +50,12 @@ type Delete struct {
 	Key    string
 }
 
-// AdmitHost makes the consumer of a host, or brings it up to date. Its metadata say which
-// host id may use it, so that another agent of the name leaves it alone, and Word, what
-// that one should know.
-type AdmitHost struct{ Host, HostID, Word string }
+// AdmitHost makes the consumer of a host, or brings it up to date: it says which host id
+// may use it, so that another agent of the name leaves it alone.
+type AdmitHost struct {
+	Host string
+	As   bus.Admission
+}
 
 // DismissHost removes the consumer of a host that was removed.
 type DismissHost struct{ Host string }
@@ -62,7 +64,10 @@ type DismissHost struct{ Host string }
 type UnpinHost struct{ Host string }
 
 // ResyncHost delivers all of a host's assignments again.
-type ResyncHost struct{ Host string }
+type ResyncHost struct {
+	Host string
+	As   bus.Admission // should its consumer be missing
+}
 
 // AskPulls asks whether somebody waits for a host's assignments; [Pulls] answers.
 type AskPulls struct{ Host string }

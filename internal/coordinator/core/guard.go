@@ -18,7 +18,7 @@ func (m *Model) guard(d *decision) {
 		m.verify(d, d.next.Host, d.next.UID, m.assignment(&d.next))
 	}
 	for _, r := range d.next.Retired {
-		if !r.Gone {
+		if !r.Gone && !r.Stranded {
 			m.verify(d, r.Host, r.UID, m.tombstone(d.p.name, r))
 		}
 	}

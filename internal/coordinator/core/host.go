@@ -17,13 +17,15 @@ type host struct {
 	name    string
 	touched bool // stands in Model.changed
 
-	id      string    // admitted host id; empty: none yet
-	session uint64    // highest of the admitted id
-	doc     *bus.Host // newest of the admitted id; nil: none yet
-	rival   *bus.Host // newest of another id, which waits until the admitted one is silent
-	orders  bus.HostOrders
-	lost    time.Time // when it was given up; zero: it was not
-	echoes  echoes    // of the ledger entry
+	id        string    // admitted host id; empty: none yet
+	session   uint64    // highest of the admitted id
+	doc       *bus.Host // newest of the admitted id; nil: none yet
+	docSeq    uint64    // of the newest document in the stream
+	rival     *bus.Host // newest of another id, which waits until the admitted one is silent
+	orders    bus.HostOrders
+	lost      time.Time // when it was given up; zero: it was not
+	echoes    echoes    // of the ledger entry
+	ledgerSeq uint64    // 0 until it came back
 
 	bindings map[string]*binding // by uid
 	offer    *placement.Host
@@ -70,6 +72,7 @@ func (m *Model) touch(h *host) {
 
 func (m *Model) onHostLedger(name string, msg bus.Msg) {
 	h := m.host(name)
+	h.ledgerSeq = msg.Seq
 	if m.live {
 		if !h.echoes.back(msg.Data) {
 			m.sayHost(h, "ForeignWrite", bus.Event{Cause: "leader", Seq: msg.Seq, Message: "somebody else wrote the ledger entry of this host; it is written again as it was decided"})
@@ -84,6 +87,7 @@ func (m *Model) onHostLedger(name string, msg bus.Msg) {
 		return // the host is admitted anew by its own document
 	}
 	h.id, h.lost, h.echoes.last = doc.HostID, doc.Lost, string(msg.Data)
+	h.orders = bus.HostOrders{}
 	if doc.Orders != nil {
 		h.orders = *doc.Orders
 	}
@@ -97,11 +101,14 @@ func (m *Model) onHost(name string, msg bus.Msg) {
 		return // it could not be a key of the inventory, nor be named by an intent
 	}
 	h := m.host(name)
+	h.docSeq = msg.Seq
 	if !m.live {
 		h.rival = &doc // joinHost decides
 		return
 	}
-	m.meet(h, &doc)
+	if m.meet(h, &doc); h.doc == &doc {
+		m.forgetAbandoned(h)
+	}
 }
 
 // joinHost takes in what was loaded of a host. Silence begins to count now: nobody
@@ -109,6 +116,10 @@ func (m *Model) onHost(name string, msg bus.Msg) {
 func (m *Model) joinHost(h *host) {
 	h.lastBeat, h.silentAt, h.reachable = m.now, m.now, h.lost.IsZero()
 	h.maintained = m.maintained(h)
+	if h.orders.Removed != nil {
+		m.joinRemoved(h)
+		return
+	}
 	known := h.id != ""
 	if doc := h.rival; doc != nil {
 		h.rival = nil
@@ -125,7 +136,7 @@ func (m *Model) joinHost(h *host) {
 	}
 	h.offer.Closed = m.closed(h) // before anything is placed
 	if h.doc != nil && known {
-		m.do(AdmitHost{h.name}) // its consumer may be missing
+		m.do(AdmitHost{h.name, m.admission(h)}) // its consumer may be missing
 	}
 	m.touch(h)
 }
@@ -136,6 +147,8 @@ func (m *Model) meet(h *host, doc *bus.Host) {
 	switch {
 	case h.id == "":
 		m.admit(h, doc)
+	case h.orders.Removed != nil && doc.HostID == h.id:
+		m.refuseRemoved(h, doc)
 	case doc.HostID == h.id:
 		m.update(h, doc)
 	case !h.reachable:
@@ -152,10 +165,13 @@ func (m *Model) meet(h *host, doc *bus.Host) {
 // admit makes doc's host the one of this name, and rewrites what is bound to the name.
 func (m *Model) admit(h *host, doc *bus.Host) {
 	old := h.id
+	if h.id != doc.HostID {
+		h.orders = bus.HostOrders{} // they were for another host
+	}
 	h.id, h.session, h.doc, h.rival = doc.HostID, 0, nil, nil
 	h.lastBeat, h.asked, h.reachable, h.lost = m.now, false, true, time.Time{}
 	m.commitHost(h)
-	m.do(AdmitHost{h.name})
+	m.do(AdmitHost{h.name, m.admission(h)})
 	if old != "" {
 		m.do(UnpinHost{h.name})
 	}
@@ -168,6 +184,11 @@ func (m *Model) admit(h *host, doc *bus.Host) {
 	}
 	m.markHost(h)
 	m.update(h, doc)
+}
+
+// admission is what the consumer of a host should say.
+func (m *Model) admission(h *host) bus.Admission {
+	return bus.Admission{HostID: h.id, Word: fmt.Sprintf("the name %s belongs to host id %s as long as that one lives", h.name, h.id)}
 }
 
 func (m *Model) commitHost(h *host) {
@@ -243,7 +264,7 @@ func (m *Model) claim(h *host) {
 }
 
 func (m *Model) strandedThing(h *host, u bus.Unclaimed) {
-	if h.told[u.UID] {
+	if h.told[u.UID] || h.abandoned(u) {
 		return
 	}
 	h.told[u.UID] = true
@@ -273,6 +294,10 @@ func (m *Model) markHost(h *host) {
 // settleHost shows a host, and offers it to who waits.
 func (m *Model) settleHost(h *host) {
 	h.touched = false
+	if h.orders.Removed != nil {
+		m.unput(Hosts, h.name)
+		return
+	}
 	was := h.offer.Closed
 	h.offer.Closed = m.closed(h)
 	retry, freed := h.retry || was != "" && h.offer.Closed == "", h.freed

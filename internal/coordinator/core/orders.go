@@ -39,13 +39,13 @@ type Uncordon struct {
 }
 
 func (c Cordon) decide(m *Model) (any, *intents.Invalid) {
-	return m.order(c.Host, "Cordoned", "nothing new is placed there"+because(c.Reason), func(o *bus.HostOrders) {
+	return m.orderHost(c.Host, "Cordoned", "nothing new is placed there"+because(c.Reason), func(o *bus.HostOrders) {
 		o.Cordon = m.ordered(o.Cordon, c.Reason)
 	})
 }
 
 func (c Drain) decide(m *Model) (any, *intents.Invalid) {
-	return m.order(c.Host, "DrainBegins", "its proxies are placed elsewhere"+because(c.Reason), func(o *bus.HostOrders) {
+	return m.orderHost(c.Host, "DrainBegins", "its proxies are placed elsewhere"+because(c.Reason), func(o *bus.HostOrders) {
 		o.Drain = m.ordered(o.Drain, c.Reason)
 	})
 }
@@ -60,20 +60,20 @@ func (c Maintain) decide(m *Model) (any, *intents.Invalid) {
 	}
 	w := &bus.Window{From: from, Until: c.Until.UTC(), Reason: c.Reason}
 	text := fmt.Sprintf("a maintenance window from %s until %s%s", w.From.Format(time.RFC3339), w.Until.Format(time.RFC3339), because(c.Reason))
-	return m.order(c.Host, "MaintenancePlanned", text, func(o *bus.HostOrders) { o.Maintenance = w })
+	return m.orderHost(c.Host, "MaintenancePlanned", text, func(o *bus.HostOrders) { o.Maintenance = w })
 }
 
 func (c Uncordon) decide(m *Model) (any, *intents.Invalid) {
 	if h := m.hosts[c.Host]; h != nil && h.orders.Removed != nil {
 		return m.welcome(h)
 	}
-	return m.order(c.Host, "Uncordoned", "it takes proxies again", func(o *bus.HostOrders) {
+	return m.orderHost(c.Host, "Uncordoned", "it takes proxies again", func(o *bus.HostOrders) {
 		o.Cordon, o.Drain, o.Maintenance = nil, nil, nil
 	})
 }
 
-// order changes what is asked for a host, stores it and says so.
-func (m *Model) order(name, reason, message string, change func(*bus.HostOrders)) (any, *intents.Invalid) {
+// orderHost changes what is asked for a host, stores it and says so.
+func (m *Model) orderHost(name, reason, message string, change func(*bus.HostOrders)) (any, *intents.Invalid) {
 	h, bad := m.known(name)
 	if bad != nil {
 		return nil, bad
@@ -173,5 +173,3 @@ func (m *Model) tickOrders(h *host) {
 		m.touch(h)
 	}
 }
-
-func (m *Model) welcome(h *host) (any, *intents.Invalid) { return nil, nil }

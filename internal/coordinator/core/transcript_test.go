@@ -216,8 +216,8 @@ func (s *script) print(b *strings.Builder, c Command, level string) {
 		fmt.Fprintf(b, "delete %s %s\n", c.Bucket, c.Key)
 	case AdmitHost:
 		fmt.Fprintf(b, "admit %s", c.Host)
-		if c.HostID == "" {
-			fmt.Fprintf(b, " nobody: %s", c.Word)
+		if c.As.HostID == "" {
+			fmt.Fprintf(b, " nobody: %s", c.As.Word)
 		}
 		fmt.Fprintln(b)
 	case DismissHost:

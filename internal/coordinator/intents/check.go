@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	maxCredential = 255      // bytes; basic authentication has no bound of its own, header lines do
-	maxImage      = 2048     // characters of an image's URL
-	maxDiskGiB    = 64 << 10 // 64 TiB, beyond every backend
-	maxNetworks   = 1000     // allowFrom entries: they become one access list
-	maxPorts      = 64       // connectPorts
-	maxLabel      = 63       // RFC 1123, a DNS label
+	maxCredential   = 255      // bytes; basic authentication has no bound of its own, header lines do
+	maxImage        = 2048     // characters of an image's URL
+	maxDiskGiB      = 64 << 10 // 64 TiB, beyond every backend
+	maxNetworks     = 1000     // allowFrom entries: they become one access list
+	maxPorts        = 64       // connectPorts
+	maxLabel        = 63       // RFC 1123, a DNS label
+	maxAntiAffinity = 16       // names or beginnings of names
 )
 
 func check(name string, doc bus.Intent) *Invalid {
@@ -165,9 +166,38 @@ func checkPlacement(path string, s bus.Spec) *Invalid {
 			return bad
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(p.Labels)) {
-		if k == "" || len(k) > maxLabel || len(p.Labels[k]) > maxLabel {
-			return invalid(path+".placement.labels", "has a key or value that is empty or longer than %d characters", maxLabel)
+	if bad := checkLabels(path+".placement.labels", p.Labels); bad != nil {
+		return bad
+	}
+	if p.Prefer.Zone != "" {
+		if bad := Label(path+".placement.prefer.zone", p.Prefer.Zone, maxLabel); bad != nil {
+			return bad
+		}
+	}
+	if bad := checkLabels(path+".placement.prefer.labels", p.Prefer.Labels); bad != nil {
+		return bad
+	}
+	return checkAntiAffinity(path+".placement.antiAffinity", p.AntiAffinity)
+}
+
+func checkLabels(path string, labels map[string]string) *Invalid {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		if k == "" || len(k) > maxLabel || len(labels[k]) > maxLabel {
+			return invalid(path, "has a key or value that is empty or longer than %d characters", maxLabel)
+		}
+	}
+	return nil
+}
+
+func checkAntiAffinity(path string, names []string) *Invalid {
+	if len(names) > maxAntiAffinity {
+		return &Invalid{CodeTooLarge, path, fmt.Sprintf("has %d names; at most %d are allowed", len(names), maxAntiAffinity)}
+	}
+	for i, name := range names {
+		prefix, _ := strings.CutSuffix(name, "*")
+		// What ends in a hyphen is no name, but it may begin one.
+		if bad := Label(fmt.Sprintf("%s[%d]", path, i), strings.TrimRight(prefix, "-"), bus.MaxProxyName); bad != nil {
+			return bad
 		}
 	}
 	return nil
