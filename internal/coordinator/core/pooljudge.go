@@ -26,6 +26,9 @@ func (m *Model) noteMember(p *proxy) {
 	if p.ledger.Pool == "" {
 		return
 	}
+	if p.owned != "" && !isMember(&p.ledger) {
+		m.mark(p) // the name is free for the intent that waited for it
+	}
 	po := m.pool(p.ledger.Pool)
 	p.of = po
 	now := m.judge(po, p)

@@ -2,8 +2,6 @@ package core
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,56 +11,118 @@ import (
 	"proxyfleet/internal/bus"
 )
 
-// TestWhateverHappensTheFleetConverges plays random histories (intents good and bad, hosts
-// that come, change, fall silent and fail, takeovers at any moment) and holds after every
-// step: one live assignment at most for a name, no host beyond its capacity. In the end
-// the hosts answer, and everything is as asked or says why it waits.
+// TestWhateverHappensTheFleetConverges plays random histories (documents good and bad of
+// proxies and pools, people's requests, hosts that come, change, fall silent, are lost and
+// fail, crashes and takeovers at any moment) and holds after every step:
+//
+//   - one live assignment at most for a name;
+//   - no host beyond its capacity;
+//   - no pool makes a member beyond its maximum and surge;
+//   - no pool gives up a healthy member that it needs.
+//
+// In the end the hosts answer, and everything is as asked or says why it waits; another
+// coordinator then has nothing to decide.
 func TestWhateverHappensTheFleetConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := &fleet{world: newWorld(), t: t}
+		f := &fleet{world: newWorld(), t: t, everMembers: map[string]bool{}}
 		f.step(CaughtUp{})
-		names := []string{"a", "b", "c", "d", "e"}
-		hosts := []string{"h1", "h2", "h3"}
-		name := func() string { return rapid.SampledFrom(names).Draw(t, "name") }
-		host := func() string { return rapid.SampledFrom(hosts).Draw(t, "host") }
+		for _, h := range hosts[:rapid.IntRange(0, len(hosts)).Draw(t, "hosts")] {
+			f.publish(h, 1)
+		}
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(*rapid.T) { f.invariants() },
-			"intent": func(t *rapid.T) {
-				doc := bus.Intent{Name: name(), Desired: rapid.SampledFrom([]bus.Desired{bus.DesiredRunning, bus.DesiredStopped, bus.DesiredAbsent}).Draw(t, "desired")}
-				doc.Spec.AllowFrom = []string{rapid.SampledFrom([]string{"10.0.0.0/8", "192.0.2.0/24"}).Draw(t, "from")}
-				doc.Spec.Image = rapid.SampledFrom([]string{"", "debian-13", "debian-12", "none"}).Draw(t, "image")
-				doc.Spec.MachineType = rapid.SampledFrom([]string{"", "small", "big"}).Draw(t, "type")
-				if rapid.Bool().Draw(t, "pinned") {
-					doc.Spec.Placement.Host = host()
-				}
-				f.step(Message(f.store(f.cfg.Names.IntentProxy(doc.Name), bus.Encode(doc))))
+			"":       func(*rapid.T) { f.invariants() },
+			"intent": func(t *rapid.T) { f.step(f.intent(t)) },
+			"pool":   func(t *rapid.T) { f.step(f.pool(t)) },
+			"bad intent": func(t *rapid.T) {
+				f.step(Message(f.store(f.cfg.Names.IntentProxy(pick(t, "name", names)), []byte(`{"nonsense":true}`))))
 			},
-			"bad intent": func(*rapid.T) {
-				f.step(Message(f.store(f.cfg.Names.IntentProxy(name()), []byte(`{"nonsense":true}`))))
+			"bad pool": func(t *rapid.T) {
+				f.step(Message(f.store(f.cfg.Names.IntentPool(pick(t, "pool", pools)), []byte(`{"nonsense":true}`))))
 			},
+			"request": func(t *rapid.T) { f.step(Request{ID: 1, Ask: ask(t)}) },
 			"host": func(t *rapid.T) {
-				n := host()
-				h := f.host(n)
-				h.Offer.Capacity = bus.Capacity{VCPUs: 8, MemoryMiB: 16384, DiskGiB: -1, Slots: 2}
-				h.Offer.DefaultDiskGiB = rapid.IntRange(1, 2).Draw(t, "disk")
-				f.step(f.publishHost(n, h))
+				f.publish(pick(t, "host", hosts), rapid.IntRange(1, 2).Draw(t, "disk"))
 			},
-			"answer": func(*rapid.T) { f.answer(host(), "") },
+			"answer":     func(t *rapid.T) { f.answer(pick(t, "host", hosts), "") },
+			"all answer": func(*rapid.T) { f.allAnswer() },
+			"go on":      func(*rapid.T) { f.allAnswer(); f.allAnswer() },
 			"fail": func(t *rapid.T) {
-				f.answer(host(), rapid.SampledFrom([]string{codeNoCapacity, codePermanent, codeConflict, codeHostFault, "Transient"}).Draw(t, "code"))
+				f.answer(pick(t, "host", hosts), pick(t, "code", []string{codeNoCapacity, codePermanent, codeConflict, codeHostFault, "Transient", degraded}))
 			},
-			"silence":  func(*rapid.T) { f.silence(host()) },
-			"beat":     func(*rapid.T) { f.beat(host()) },
-			"time":     func(*rapid.T) { f.now = f.now.Add(90 * time.Second); f.step(Tick{}) },
+			"silence": func(t *rapid.T) { f.silence(pick(t, "host", hosts)) },
+			"beat":    func(t *rapid.T) { f.beat(pick(t, "host", hosts)) },
+			"time": func(t *rapid.T) {
+				f.now = f.now.Add(pick(t, "by", []time.Duration{time.Second, 90 * time.Second, 10 * time.Minute, 90 * time.Hour}))
+				f.step(Tick{})
+			},
 			"takeover": func(*rapid.T) { f.sameWarm(); f.takeover() },
-			"foreign": func(*rapid.T) {
-				if live := f.live(name()); len(live) > 0 {
+			"crash": func(t *rapid.T) {
+				f.crash(rapid.IntRange(0, 5).Draw(t, "writes"), pick(t, "what", []func(*rapid.T) Event{f.intent, f.pool})(t))
+				f.learn()
+			},
+			"foreign": func(t *rapid.T) {
+				if live := f.live(pick(t, "name", names)); len(live) > 0 {
 					f.step(Message(f.store(live[0], []byte(`{"desired":"absent"}`))))
 				}
 			},
-			"settled": func(*rapid.T) { f.settle() },
+			"full": func(t *rapid.T) { f.step(Usage{pick(t, "full", []string{"", "a stream is full"})}) },
 		})
-		f.converge(hosts, names)
+		f.converge()
+	})
+}
+
+var (
+	names = []string{"a", "b", "p-1", "p-2", "p-3"} // some are members' as well
+	pools = []string{"p", "q"}
+	hosts = []string{"h1", "h2", "h3"}
+)
+
+const slots = 3 // of a host
+
+func pick[T any](t *rapid.T, label string, from []T) T { return rapid.SampledFrom(from).Draw(t, label) }
+
+func spec(t *rapid.T) (s bus.Spec) {
+	s.AllowFrom = []string{pick(t, "from", []string{"10.0.0.0/8", "192.0.2.0/24"})}
+	s.Image = pick(t, "image", []string{"", "", "debian-13", "debian-12", "none"})
+	s.MachineType = pick(t, "type", []string{"", "small", "big"})
+	s.OnHostLoss = pick(t, "loss", []string{"", "wait"})
+	return s
+}
+
+func (f *fleet) intent(t *rapid.T) Event {
+	doc := bus.Intent{Name: pick(t, "name", names), Desired: pick(t, "desired", []bus.Desired{bus.DesiredRunning, bus.DesiredStopped, bus.DesiredAbsent}), Spec: spec(t)}
+	if rapid.Bool().Draw(t, "pinned") {
+		doc.Spec.Placement.Host = pick(t, "host", hosts)
+	}
+	return Message(f.store(f.cfg.Names.IntentProxy(doc.Name), bus.Encode(doc)))
+}
+
+func (f *fleet) pool(t *rapid.T) Event {
+	doc := bus.PoolIntent{Name: pick(t, "pool", pools), Template: spec(t)}
+	doc.Desired = pick(t, "desired", []bus.Desired{bus.DesiredRunning, bus.DesiredRunning, bus.DesiredRunning, bus.DesiredAbsent})
+	size := rapid.IntRange(0, 4).Draw(t, "size")
+	if rapid.Bool().Draw(t, "scaled") {
+		doc.Min, doc.Max = size, size+2
+	} else {
+		doc.Size = &size
+	}
+	doc.Update.MaxUnavailable = rapid.IntRange(0, 2).Draw(t, "unavailable")
+	surge := rapid.IntRange(0, 2).Draw(t, "surge")
+	doc.Update.Surge = &surge // with neither the document is refused
+	doc.ScaleDown = pick(t, "shrink", []string{"newest", "oldest"})
+	doc.Spread.MaxPerHost = rapid.IntRange(0, 2).Draw(t, "spread")
+	if rapid.Bool().Draw(t, "rotates") {
+		doc.Rotation = &bus.Rotation{MaxAge: "100h"}
+	}
+	return Message(f.store(f.cfg.Names.IntentPool(doc.Name), bus.Encode(doc)))
+}
+
+func ask(t *rapid.T) Ask {
+	pool, host, proxy := pick(t, "pool", pools), pick(t, "host", hosts), pick(t, "name", names)
+	return pick(t, "ask", []Ask{
+		Scale{Pool: pool, Size: rapid.IntRange(0, 6).Draw(t, "to")}, Rotate{Pool: pool}, Rotate{Proxy: proxy},
+		Pause{pool}, Resume{pool}, Resume{pool}, Pin{proxy}, Unpin{proxy},
+		Cordon{Host: host}, Drain{Host: host}, Uncordon{Host: host}, Uncordon{Host: host}, DeclareLost{Host: host},
 	})
 }
 
@@ -78,105 +138,10 @@ func (f *fleet) sameWarm() {
 	}
 }
 
-// fleet is a world whose hosts answer.
-type fleet struct {
-	*world
-	t *rapid.T
-}
-
-// live are the subjects of a name's assignments that are no tombstones.
-func (f *fleet) live(name string) []string {
-	var out []string
-	for subject, msg := range f.stored {
-		at, _ := f.cfg.Names.Parse(subject)
-		if at.Kind != "assign" || at.Proxy != name {
-			continue
-		}
-		if a, _ := bus.Decode[bus.Assignment](msg.Data); !a.Tombstone() {
-			out = append(out, subject)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (f *fleet) invariants() {
-	taken := map[string]bus.Capacity{}
-	for subject, msg := range f.stored {
-		at, _ := f.cfg.Names.Parse(subject)
-		if at.Kind != "ledger" || at.Class != "proxy" {
-			continue
-		}
-		l, err := bus.Decode[bus.Ledger](msg.Data)
-		if err != nil {
-			f.t.Fatalf("ledger of %s: %v", at.Name, err)
-		}
-		if l.UID != "" {
-			c := taken[l.Host]
-			c.Slots++
-			c.VCPUs += l.Shape.VCPUs
-			taken[l.Host] = c
-		}
-		for _, r := range l.Retired {
-			if r.UID == l.UID {
-				f.t.Fatalf("%s: uid %s is bound and retired", l.Name, r.UID)
-			}
-		}
-		live := f.live(l.Name)
-		if len(live) > 1 {
-			f.t.Fatalf("%s lives more than once: %v", l.Name, live)
-		}
-	}
-	for host, c := range taken {
-		if c.Slots > 2 || c.VCPUs > 8 {
-			f.t.Fatalf("host %s is beyond its capacity: %+v", host, c)
-		}
-	}
-}
-
-// answer lets a host do what its assignments say, or fail at it.
-func (f *fleet) answer(host, code string) {
-	var events []Event
-	for subject, msg := range f.stored {
-		at, _ := f.cfg.Names.Parse(subject)
-		if at.Kind != "assign" || at.Host != host {
-			continue
-		}
-		a, err := bus.Decode[bus.Assignment](msg.Data)
-		if err != nil || a.UID != at.UID || a.HostID != f.host(host).HostID {
-			continue
-		}
-		s := bus.State{Phase: bus.PhaseRunning, Generation: a.Generation}
-		switch {
-		case a.Tombstone():
-			s.Phase = bus.PhaseGone
-		case code != "":
-			s.Phase, s.Error = bus.PhaseFailed, &bus.Error{Code: code, Message: "made up"}
-		case a.Desired == bus.DesiredStopped:
-			s.Phase = bus.PhaseStopped
-		}
-		events = append(events, f.publishState(host, a.Proxy, a.UID, s))
-	}
-	f.step(events...)
-}
-
-func (f *fleet) silence(host string) {
-	f.now = f.now.Add(21 * time.Second)
-	for _, c := range f.step(Tick{}) {
-		if ask, ok := c.(AskPulls); ok {
-			f.step(Pulls{ask.Host, ask.Host != host})
-		}
-	}
-}
-
-func (f *fleet) beat(host string) {
-	h := f.host(host)
-	f.step(Beat{host, bus.Beat{HostID: h.HostID, Session: h.Session}})
-}
-
 // converge lets everything heal, and looks whether it did.
-func (f *fleet) converge(hosts, names []string) {
-	for range 8 {
+func (f *fleet) converge() {
+	f.step(Usage{})
+	for range 24 {
 		f.now = f.now.Add(time.Hour)
 		for _, h := range hosts {
 			if _, known := f.hosts[h]; known {
@@ -185,6 +150,7 @@ func (f *fleet) converge(hosts, names []string) {
 			}
 		}
 		f.settle(Tick{})
+		f.learn()
 	}
 	f.invariants()
 	for _, name := range names {
@@ -192,22 +158,23 @@ func (f *fleet) converge(hosts, names []string) {
 			f.t.Fatal(err)
 		}
 	}
+	for _, name := range pools {
+		if err := f.poolConverged(name); err != nil {
+			f.t.Fatal(err)
+		}
+	}
 	before := f.shown()
 	for _, c := range f.takeover() {
-		switch c.(type) {
-		case Commit, Retire:
+		switch c := c.(type) {
+		case Commit:
+			f.t.Fatalf("a takeover decides anew: %s %s", c.Writes[0].Subject, c.Writes[0].Data)
+		case Retire:
 			f.t.Fatalf("a takeover decides anew: %+v", c)
 		}
 	}
 	if after := f.shown(); after != before {
 		f.t.Fatalf("a takeover shows another inventory:\n%s\n%s", before, after)
 	}
-}
-
-// shown is the inventory of proxies without the reasons for waiting: of several reasons
-// the first is shown, and it may have been found at another time.
-func (f *fleet) shown() string {
-	return regexp.MustCompile(`"waiting":"[^"]*"`).ReplaceAllString(fmt.Sprint(f.model.put[Proxies], f.model.put[Endpoints]), "")
 }
 
 func (f *fleet) converged(name string) error {
@@ -227,6 +194,22 @@ func (f *fleet) converged(name string) error {
 		return fmt.Errorf("%s neither lives nor waits: %+v", name, r)
 	case want.Desired == bus.DesiredRunning && r.Phase != bus.PhaseRunning, want.Desired == bus.DesiredStopped && r.Phase != bus.PhaseStopped:
 		return fmt.Errorf("%s is wanted %s, shown %+v", name, want.Desired, r)
+	}
+	return nil
+}
+
+func (f *fleet) poolConverged(name string) error {
+	po := f.model.pools[name]
+	if po == nil || po.ledger.Accepted == nil {
+		return nil
+	}
+	r := f.model.poolRecord(po)
+	switch {
+	case po.absent():
+		return fmt.Errorf("pool %s is still there: %+v", name, r)
+	case r.Waiting != "":
+	case r.Members != r.Size || r.Ready != r.Size || r.Updating+r.Rotating+r.Leaving+r.Failed != 0:
+		return fmt.Errorf("pool %s is neither as declared nor waits: %+v", name, r)
 	}
 	return nil
 }

@@ -71,10 +71,7 @@ func (w *world) step(events ...Event) []Command {
 		events = append(w.echo, events...)
 		w.echo = nil
 	}
-	w.steps++
-	in := Input{Now: w.now, Events: events}
-	binary.BigEndian.PutUint64(in.Seed[:], w.steps)
-	out := w.model.Step(in)
+	out := w.decide(events...)
 	for _, c := range out {
 		switch c := c.(type) {
 		case Commit:
@@ -89,6 +86,28 @@ func (w *world) step(events ...Event) []Command {
 		}
 	}
 	return out
+}
+
+// decide gives events to the model and stores nothing of what it answers.
+func (w *world) decide(events ...Event) []Command {
+	w.steps++
+	in := Input{Now: w.now, Events: events}
+	binary.BigEndian.PutUint64(in.Seed[:], w.steps)
+	return w.model.Step(in)
+}
+
+// crash is a step of which no more than the first writes are stored, and a takeover.
+func (w *world) crash(writes int, events ...Event) {
+	for _, c := range w.decide(append(w.echo, events...)...) {
+		if c, ok := c.(Commit); ok {
+			for _, write := range c.Writes {
+				if writes--; writes >= 0 {
+					w.store(write.Subject, write.Data)
+				}
+			}
+		}
+	}
+	w.takeover()
 }
 
 func (w *world) remove(m bus.Msg) {
