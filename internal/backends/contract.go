@@ -236,7 +236,10 @@ const (
 	CheckImageNotFound          = "ImageNotFound"
 	CheckZoneNotFound           = "ZoneNotFound"
 	CheckQuotaExhausted         = "QuotaExhausted"
+	CheckAddressShared          = "AddressShared"
 	CheckLowSpace               = "LowSpace"
+	CheckLowMemory              = "LowMemory"
+	CheckClockUnsynchronised    = "ClockUnsynchronised"
 	CheckVirtUnavailable        = "VirtualisationUnavailable"
 	CheckAPIError               = "APIError"
 )

@@ -9,36 +9,64 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// addresses asks the sources of addresses about a running guest: the network's leases, or
-// the host's neighbours on a bridge, and then the guest agent, which knows best and may
-// keep us waiting. unread says that some source failed and none had an answer, which is
-// not the same as a guest without an address.
-func (b *Backend) addresses(s *session, dom golibvirt.Domain, mac string) (found []netip.Addr, unread bool) {
-	first := golibvirt.DomainInterfaceAddressesSrcLease
-	if b.cfg.Network.Bridge != "" {
-		first = golibvirt.DomainInterfaceAddressesSrcArp
+// addressSource is one that knows addresses of guests.
+type addressSource string
+
+const (
+	fromAgent      addressSource = "guest agent"
+	fromLeases     addressSource = "leases of libvirt's network"
+	fromNeighbours addressSource = "neighbours of the host"
+)
+
+// sources are what is asked for a guest's addresses, the best first. A guest on macvtap is
+// no neighbour of its host.
+func (n Network) sources() []addressSource {
+	switch {
+	case n.Direct != "":
+		return []addressSource{fromAgent}
+	case n.Bridge != "":
+		return []addressSource{fromAgent, fromNeighbours}
 	}
-	found, err := source(s, dom, mac, first)
-	unread = err != nil
-	// Asked while no agent is there, libvirtd would log an error each time.
-	if there, err := agentThere(s, dom); err != nil || !there {
-		return found, len(found) == 0
-	}
-	told, err := source(s, dom, mac, golibvirt.DomainInterfaceAddressesSrcAgent)
-	if err != nil {
-		return found, len(found) == 0
-	}
-	if len(told) > 0 {
-		return told, false
-	}
-	return found, unread && len(found) == 0
+	return []addressSource{fromAgent, fromLeases, fromNeighbours}
 }
 
-func source(s *session, dom golibvirt.Domain, mac string, from golibvirt.DomainInterfaceAddressesSource) ([]netip.Addr, error) {
-	cards, err := within(s, "read addresses", agentBudget, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
-		return l.DomainInterfaceAddresses(dom, uint32(from), 0)
+// addresses asks the sources about a running guest. unread says that some source failed and
+// none had an answer, which is not the same as a guest without an address.
+func (b *Backend) addresses(s *session, dom golibvirt.Domain, mac string) (found []netip.Addr, unread bool) {
+	n := b.cfg.Network
+	return firstAnswer(n.sources(), func(from addressSource) ([]netip.Addr, error) {
+		ask := golibvirt.DomainInterfaceAddressesSrcLease
+		switch from {
+		case fromAgent:
+			// Asked while no agent is there, libvirtd would log an error each time.
+			if there, err := agentThere(s, dom); err != nil || !there {
+				return nil, err
+			}
+			ask = golibvirt.DomainInterfaceAddressesSrcAgent
+		case fromNeighbours:
+			if !b.cfg.Remote() {
+				texts, err := neighbours(mac)
+				return n.usable(texts), err
+			}
+			ask = golibvirt.DomainInterfaceAddressesSrcArp
+		}
+		cards, err := within(s, "read addresses", agentBudget, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
+			return l.DomainInterfaceAddresses(dom, uint32(ask), 0)
+		})
+		return n.onCard(cards, mac), err
 	})
-	return onCard(cards, mac), err
+}
+
+// firstAnswer asks one source after the other until one has an answer.
+func firstAnswer[S any](sources []S, ask func(S) ([]netip.Addr, error)) (found []netip.Addr, unread bool) {
+	for _, from := range sources {
+		found, err := ask(from)
+		if len(found) > 0 {
+			return found, false
+		}
+		unread = unread || err != nil
+	}
+	return nil, unread
 }
 
 // agentThere reports whether the guest agent has opened its channel.
@@ -61,37 +89,45 @@ func agentThere(s *session, dom golibvirt.Domain) (bool, error) {
 
 // onCard picks the addresses on the card with our MAC: a guest may have others, of
 // containers and tunnels, that nobody reaches.
-func onCard(cards []golibvirt.DomainInterface, mac string) []netip.Addr {
-	var found []netip.Addr
+func (n Network) onCard(cards []golibvirt.DomainInterface, mac string) []netip.Addr {
+	var texts []string
 	for _, c := range cards {
 		if len(c.Hwaddr) == 0 || !strings.EqualFold(c.Hwaddr[0], mac) {
 			continue
 		}
 		for _, a := range c.Addrs {
-			found = appendUsable(found, a.Addr)
+			texts = append(texts, a.Addr)
 		}
 	}
-	return found
+	return n.usable(texts)
 }
 
-// appendUsable adds an IPv4 address that clients may use. IPv6 is left out: nothing asks
-// for it yet, and a client that prefers it would find no rule that lets it in.
-func appendUsable(to []netip.Addr, text string) []netip.Addr {
-	a, err := netip.ParseAddr(text)
-	if err != nil || !a.Is4() || !a.IsGlobalUnicast() || slices.Contains(to, a) { // no loopback, link-local, unspecified
-		return to
+// usable picks the addresses that clients may use, IPv4 first. IPv6 is left out where it is
+// not asked for: a client that prefers it would find no rule that lets it in.
+func (n Network) usable(texts []string) []netip.Addr {
+	var found []netip.Addr
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil || !a.IsGlobalUnicast() { // no loopback, link-local, unspecified
+			continue
+		}
+		if a = a.Unmap(); a.Is4() || n.IPv6 {
+			found = append(found, a)
+		}
 	}
-	return append(to, a)
+	slices.SortFunc(found, netip.Addr.Compare) // IPv4 sorts first
+	return slices.Compact(found)
 }
 
 // leases reads all leases of the configured network in one call, by MAC in lower case. ok is
 // false where there is no such network or it could not be read.
 func (b *Backend) leases(s *session) (byMAC map[string][]netip.Addr, ok bool) {
-	if b.cfg.Network.Bridge != "" {
+	n := b.cfg.Network
+	if n.LibvirtNetwork == "" {
 		return nil, false
 	}
 	all, err := read(s, "read leases", func(l *golibvirt.Libvirt) ([]golibvirt.NetworkDhcpLease, error) {
-		network, err := l.NetworkLookupByName(b.cfg.Network.LibvirtNetwork)
+		network, err := l.NetworkLookupByName(n.LibvirtNetwork)
 		if err != nil {
 			return nil, err
 		}
@@ -101,12 +137,16 @@ func (b *Backend) leases(s *session) (byMAC map[string][]netip.Addr, ok bool) {
 	if err != nil {
 		return nil, false
 	}
-	byMAC = map[string][]netip.Addr{}
+	texts := map[string][]string{}
 	for _, lease := range all {
 		if len(lease.Mac) > 0 {
 			mac := strings.ToLower(lease.Mac[0])
-			byMAC[mac] = appendUsable(byMAC[mac], lease.Ipaddr)
+			texts[mac] = append(texts[mac], lease.Ipaddr)
 		}
+	}
+	byMAC = make(map[string][]netip.Addr, len(texts))
+	for mac, t := range texts {
+		byMAC[mac] = n.usable(t)
 	}
 	return byMAC, true
 }

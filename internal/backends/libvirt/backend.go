@@ -26,6 +26,8 @@ type Backend struct {
 	images *images.Cache
 	seeds  seeder
 	marks  marks
+	guests guests
+	now    func() time.Time // time.Now but in tests
 
 	// tryKVM is kvmWorks but in tests.
 	tryKVM func(device string) error
@@ -87,8 +89,8 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 	return &Backend{
 		cfg: cfg, host: host, owner: opts.Owner, log: opts.Log, reach: daemon, grace: opts.ShutdownGrace,
 		images: images.New(images.Options{HTTP: opts.HTTP, Log: opts.Log, ReserveBytes: int64(host.Limits.Reserve.DiskGiB) << 30}),
-		seeds:  seeder{vendorData: []byte(host.VendorData), guestAgent: host.InstallGuestAgent == nil || *host.InstallGuestAgent},
-		marks:  newMarks(),
+		seeds:  seeder{vendorData: []byte(host.VendorData), guestAgent: host.InstallGuestAgent == nil || *host.InstallGuestAgent, ipv6: cfg.Network.IPv6},
+		marks:  newMarks(), guests: newGuests(), now: time.Now,
 		tryKVM: kvmWorks, pending: map[string]requirement{},
 	}, nil
 }

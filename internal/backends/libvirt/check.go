@@ -17,19 +17,21 @@ import (
 const lowSpace = 5 << 30
 
 // Check implements [backends.Backend], with a target each for the daemon, the pool, the
-// network and the host. It has a connection of its own.
+// network, the host and what guests have in common. It has a connection of its own, made
+// with the credentials of now.
 func (b *Backend) Check(ctx context.Context) []backends.TargetHealth {
-	tools := checkTools()
+	var own []backends.TargetHealth
+	if !b.cfg.Remote() {
+		own = []backends.TargetHealth{checkTools(), checkClock()}
+	}
 	s, err := b.openFresh(ctx)
 	if err != nil {
-		return []backends.TargetHealth{verdict("libvirtd", err), tools}
+		return append([]backends.TargetHealth{verdict("libvirtd", err)}, own...)
 	}
 	defer s.close()
-	checks := []backends.TargetHealth{b.checkDaemon(s), b.checkPool(s), tools}
-	if b.cfg.Network.LibvirtNetwork != "" {
-		checks = append(checks, b.checkNetwork(s))
-	}
-	return checks
+	return append([]backends.TargetHealth{
+		b.checkDaemon(s), b.checkPool(s), b.checkNetwork(s), checkHost(s), b.checkAddresses(),
+	}, own...)
 }
 
 // verdict turns an error into the code of a check.
@@ -39,7 +41,7 @@ func verdict(target string, err error) backends.TargetHealth {
 		return h
 	}
 	h.Message = err.Error()
-	var why *unreached
+	var why *coded
 	switch {
 	case backends.Ended(err):
 		h.Code = backends.CheckTimeout
@@ -121,16 +123,6 @@ func (b *Backend) checkPool(s *session) backends.TargetHealth {
 	h.Details["memoryTakenMiB"] = strconv.Itoa(u.taken.memoryMiB)
 	if free < lowSpace {
 		h.Code, h.Message = backends.CheckLowSpace, fmt.Sprintf("%d MiB are free; guests are paused when their disks cannot grow", free>>20)
-	}
-	return h
-}
-
-func (b *Backend) checkNetwork(s *session) backends.TargetHealth {
-	target := "network/" + b.cfg.Network.LibvirtNetwork
-	active, err := networkActive(s, b.cfg.Network.LibvirtNetwork)
-	h := verdict(target, err)
-	if err == nil && !active {
-		h.Code, h.Message = backends.CheckNetworkNotActive, "the network is not active; start it (virsh net-start) and let it start with the host (virsh net-autostart)"
 	}
 	return h
 }

@@ -30,13 +30,6 @@ type Config struct {
 	VirtType string `yaml:"virtType"`
 }
 
-// Network is what a guest's one card is attached to. At most one of both.
-type Network struct {
-	LibvirtNetwork string `yaml:"libvirtNetwork"` // default "default"
-	Bridge         string `yaml:"bridge"`         // an existing bridge of the host
-	VLAN           int    `yaml:"vlan"`           // 1 to 4094 on an Open vSwitch bridge or a network that allows it; 0: none
-}
-
 // Options are what an agent gives beside configuration.
 type Options struct {
 	Owner backends.Owner
@@ -59,7 +52,7 @@ func (c Config) withDefaults() Config {
 	if c.StoragePool == "" {
 		c.StoragePool = "default"
 	}
-	if c.Network.Bridge == "" && c.Network.LibvirtNetwork == "" {
+	if n := c.Network; n.Bridge == "" && n.Direct == "" && n.LibvirtNetwork == "" {
 		c.Network.LibvirtNetwork = "default"
 	}
 	if c.VirtType == "" {
@@ -83,16 +76,8 @@ func (c Config) validate() error {
 	if !name.MatchString(c.StoragePool) {
 		return fmt.Errorf("storagePool: %q is no pool's name", c.StoragePool)
 	}
-	n := c.Network
-	switch {
-	case n.Bridge != "" && n.LibvirtNetwork != "":
-		return fmt.Errorf("network: bridge and libvirtNetwork exclude each other")
-	case n.Bridge != "" && (!name.MatchString(n.Bridge) || len(n.Bridge) > 15):
-		return fmt.Errorf("network.bridge: %q is no bridge's name", n.Bridge)
-	case n.LibvirtNetwork != "" && !name.MatchString(n.LibvirtNetwork):
-		return fmt.Errorf("network.libvirtNetwork: %q is no network's name", n.LibvirtNetwork)
-	case n.VLAN < 0 || n.VLAN > 4094:
-		return fmt.Errorf("network.vlan: %d is not between 1 and 4094", n.VLAN)
+	if err := c.Network.validate(); err != nil {
+		return err
 	}
 	switch c.CPUMode {
 	case "", "host-model", "host-passthrough", "maximum":

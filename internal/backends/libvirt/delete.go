@@ -41,6 +41,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 			return err
 		}
 		b.marks.forget(found.dom.UUID)
+		b.guests.stopped(ref.UID)
 	}
 	for _, x := range has.pieces {
 		if err := ctx.Err(); err != nil {

@@ -66,7 +66,7 @@ func (p blueprint) render() (string, error) {
 		OnCrash:    "destroy", // the agent starts it again, and tells
 		Devices: &libvirtxml.DomainDeviceList{
 			Disks:      []libvirtxml.DomainDisk{p.root(), p.seedDisk()},
-			Interfaces: []libvirtxml.DomainInterface{p.card()},
+			Interfaces: []libvirtxml.DomainInterface{p.network.card(macAddress(p.mark.UID))},
 			Controllers: []libvirtxml.DomainController{
 				{Type: "virtio-serial", Index: &zero},
 				{Type: "usb", Model: "none"},
@@ -129,26 +129,4 @@ func (p blueprint) seedDisk() libvirtxml.DomainDisk {
 		Target:   &libvirtxml.DomainDiskTarget{Dev: "vdb", Bus: "virtio"},
 		ReadOnly: &libvirtxml.DomainDiskReadOnly{},
 	}
-}
-
-// card is the one network card.
-func (p blueprint) card() libvirtxml.DomainInterface {
-	c := libvirtxml.DomainInterface{
-		MAC:   &libvirtxml.DomainInterfaceMAC{Address: macAddress(p.mark.UID)},
-		Model: &libvirtxml.DomainInterfaceModel{Type: "virtio"},
-	}
-	if p.network.Bridge != "" {
-		c.Source = &libvirtxml.DomainInterfaceSource{Bridge: &libvirtxml.DomainInterfaceSourceBridge{Bridge: p.network.Bridge}}
-	} else {
-		c.Source = &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: p.network.LibvirtNetwork}}
-	}
-	if p.network.VLAN != 0 {
-		c.VLan = &libvirtxml.DomainInterfaceVLan{Tags: []libvirtxml.DomainInterfaceVLanTag{{ID: uint(p.network.VLAN)}}}
-		if p.network.Bridge != "" { // a Linux bridge has no tags of libvirt's making
-			c.VirtualPort = &libvirtxml.DomainInterfaceVirtualPort{Params: &libvirtxml.DomainInterfaceVirtualPortParams{
-				OpenVSwitch: &libvirtxml.DomainInterfaceVirtualPortParamsOpenVSwitch{},
-			}}
-		}
-	}
-	return c
 }

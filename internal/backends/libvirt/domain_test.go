@@ -43,7 +43,7 @@ func TestDomainsAreDescribedAsThePeopleWhoReadThemExpect(t *testing.T) {
 		"uefi-kvm-network": func(*blueprint) {},
 		"bios-tcg-bridge-vlan-raw": func(p *blueprint) {
 			p.firmware, p.virt, p.cpuMode = "bios", "qemu", "maximum"
-			p.network = Network{Bridge: "br0", VLAN: 7}
+			p.network = Network{Bridge: "br0", OpenVSwitch: true, VLAN: 7}
 			p.at = testAttachment("raw")
 		},
 	} {

@@ -211,25 +211,3 @@ func (w *work) bringBase(ctx context.Context) error {
 	}
 	return nil
 }
-
-// networkUp refuses to make a guest on a network that is down: its start would fail.
-func (b *Backend) networkUp(s *session) error {
-	n := b.cfg.Network.LibvirtNetwork
-	if n == "" {
-		return nil
-	}
-	active, err := networkActive(s, n)
-	if err == nil && !active {
-		return backends.Errorf(backends.ErrHostFault, "network", "network %q is not active; start it (virsh net-start)", n)
-	}
-	return err
-}
-
-func networkActive(s *session, n string) (bool, error) {
-	network, err := read(s, "network", func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByName(n) })
-	if err != nil {
-		return false, err
-	}
-	active, err := read(s, "network", func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsActive(network) })
-	return active == 1, err
-}

@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
@@ -23,12 +25,15 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 		return backends.Instance{}, err
 	}
 	if !found.there {
+		b.guests.stopped(ref.UID)
 		return backends.Instance{}, backends.Errorf(backends.ErrNotFound, "get", "there is no domain %s of proxy %s", backends.InstanceName(ref.UID), ref.Proxy)
 	}
 	i, err := b.instance(s, found)
 	if err == nil && i.Status == backends.StatusRunning {
 		i.Addresses, i.AddressUnread = b.addresses(s, found.dom, macAddress(ref.UID))
-		err = ctx.Err()
+		if err = ctx.Err(); err == nil {
+			b.remark(s, &i)
+		}
 	}
 	if err != nil && ctx.Err() != nil {
 		return backends.Instance{}, backends.Wrap(backends.ErrTransient, "get", ctx.Err(), "proxy %s could not be read in time", ref.Proxy)
@@ -36,11 +41,31 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 	return i, err
 }
 
+// remark tells what is strange about a running guest's addresses.
+func (b *Backend) remark(s *session, i *backends.Instance) {
+	shared, silent := b.guests.saw(i.Mark, i.Addresses, i.AddressUnread, b.now())
+	switch {
+	case i.Reason != "":
+	case shared != "":
+		i.Reason, i.Message = "AddressShared", shared+": one of them is configured by hand, or two DHCP servers answer"
+	case silent >= silentAfter:
+		i.Reason, i.Message = "GuestSilent", fmt.Sprintf("the guest runs and has reported no address for %s", silent.Round(time.Minute))
+		if p, err := b.anyPool(s); err == nil {
+			if dir, ok := p.storage.(place); ok {
+				i.Message += said(dir.lastWords(backends.InstanceName(i.Mark.UID)))
+			}
+		}
+	}
+}
+
 // instance reads a domain's state. Addresses are left unread.
 func (b *Backend) instance(s *session, found seen) (backends.Instance, error) {
 	state, reason, err := domainState(s, found.dom)
 	if err != nil {
 		return backends.Instance{}, err
+	}
+	if state != golibvirt.DomainRunning && state != golibvirt.DomainBlocked {
+		b.guests.stopped(found.UID)
 	}
 	gone, err := b.diskGone(s, backends.InstanceName(found.UID))
 	if err != nil {

@@ -36,7 +36,7 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 		list.Unread = append(list.Unread, backends.Unread{What: "pool/" + b.cfg.StoragePool, Err: err})
 	}
 	leases, _ := b.leases(s)
-	names := map[string]bool{}
+	names, running := map[string]bool{}, map[string]bool{}
 	for _, dom := range domains {
 		if !strings.HasPrefix(dom.Name, "pf-") {
 			continue
@@ -54,10 +54,13 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 			i := describe(seen{there: true, dom: dom, domainMark: m}, st.state, st.reason, poolRead && !disk)
 			if found := leases[macAddress(m.UID)]; i.Status == backends.StatusRunning && len(found) > 0 {
 				i.Addresses, i.AddressUnread = found, false
+				b.guests.saw(m.Mark, found, false, b.now())
 			}
+			running[m.UID] = i.Status == backends.StatusRunning
 			list.Instances = append(list.Instances, i)
 		}
 	}
+	b.guests.only(running)
 	list.Unread = append(list.Unread, pool.unread...)
 	list.Leftovers = b.leftovers(pool, names)
 	return list, ctx.Err()

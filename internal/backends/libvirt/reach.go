@@ -41,15 +41,14 @@ func newReach(c Config) (reach, error) {
 	return unixReach{e}, nil
 }
 
-// unreached is why the daemon could not be reached: the cause, and the code that a check
-// gives it.
-type unreached struct {
+// coded is the cause of an error, with the code that a check gives it.
+type coded struct {
 	code  string
 	cause error
 }
 
-func (u *unreached) Error() string { return u.cause.Error() }
-func (u *unreached) Unwrap() error { return u.cause }
+func (c *coded) Error() string { return c.cause.Error() }
+func (c *coded) Unwrap() error { return c.cause }
 
 // unreachable is an error of dialing. Of all codes only that nobody answers may pass by
 // itself; the others are the host's fault.
@@ -61,7 +60,7 @@ func unreachable(ctx context.Context, code string, cause error, format string, a
 	if code == backends.CheckUnreachable {
 		class = backends.ErrTransient
 	}
-	return backends.Wrap(class, "connect", &unreached{code, cause}, format, args...)
+	return backends.Wrap(class, "connect", &coded{code, cause}, format, args...)
 }
 
 // noSocket reports an error of a socket that nobody listens on, so that the next may be

@@ -148,32 +148,21 @@ func TestStatesHaveOneStatusAndAStableReason(t *testing.T) {
 	}
 }
 
-func TestOnlyUsableAddressesOnOurCardAreReported(t *testing.T) {
-	cards := []golibvirt.DomainInterface{
-		{Name: "lo", Hwaddr: golibvirt.OptString{"00:00:00:00:00:00"}, Addrs: []golibvirt.DomainIPAddr{{Addr: "127.0.0.1"}}},
-		{Name: "docker0", Hwaddr: golibvirt.OptString{"02:42:00:00:00:01"}, Addrs: []golibvirt.DomainIPAddr{{Addr: "172.17.0.1"}}},
-		{Name: "tun0", Addrs: []golibvirt.DomainIPAddr{{Addr: "10.8.0.1"}}},
-		{Name: "eth0", Hwaddr: golibvirt.OptString{"52:54:00:AA:BB:CC"}, Addrs: []golibvirt.DomainIPAddr{
-			{Addr: "fe80::1"}, {Addr: "2001:db8::1"}, {Addr: "169.254.1.1"}, {Addr: "0.0.0.0"}, {Addr: "127.0.0.2"}, {Addr: "odd"}, {Addr: "192.168.122.7"}, {Addr: "192.168.122.7"},
-		}},
-	}
-	got := onCard(cards, "52:54:00:aa:bb:cc")
-	if want := []netip.Addr{netip.MustParseAddr("192.168.122.7")}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestConfigurationsThatCannotWorkAreRefusedByTheirPath(t *testing.T) {
 	for want, c := range map[string]Config{
-		"uri":                    {URI: "qemu+ssh://host/system"},
-		"uri: socket":            {URI: "qemu:///system?socket=relative"},
-		"storagePool":            {StoragePool: "../etc"},
-		"network":                {Network: Network{Bridge: "br0", LibvirtNetwork: "default"}},
-		"network.bridge":         {Network: Network{Bridge: "a-name-that-is-too-long"}},
-		"network.libvirtNetwork": {Network: Network{LibvirtNetwork: "a/b"}},
-		"network.vlan":           {Network: Network{VLAN: 5000}},
-		"cpuMode":                {CPUMode: "qemu64"},
-		"virtType":               {VirtType: "xen"},
+		"uri":                     {URI: "qemu://host/system"},
+		"uri: socket":             {URI: "qemu:///system?socket=relative"},
+		"storagePool":             {StoragePool: "../etc"},
+		"network":                 {Network: Network{Bridge: "br0", LibvirtNetwork: "default"}},
+		"network: libvirtNetwork": {Network: Network{Bridge: "br0", Direct: "eth0"}},
+		"network.bridge":          {Network: Network{Bridge: "a-name-that-is-too-long"}},
+		"network.direct":          {Network: Network{Direct: "eth/0"}},
+		"network.openVSwitch":     {Network: Network{OpenVSwitch: true}},
+		"network.vlan: direct":    {Network: Network{Direct: "eth0", VLAN: 7}},
+		"network.libvirtNetwork":  {Network: Network{LibvirtNetwork: "a/b"}},
+		"network.vlan":            {Network: Network{VLAN: 5000}},
+		"cpuMode":                 {CPUMode: "qemu64"},
+		"virtType":                {VirtType: "xen"},
 	} {
 		_, err := New(c, backends.HostConfig{}, Options{Owner: backends.Owner{Installation: "i", HostID: "h"}})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -10,6 +10,7 @@ import (
 type seeder struct {
 	vendorData []byte
 	guestAgent bool
+	ipv6       bool
 }
 
 // build returns the seed's ISO image. It is the same each time for the same request.
@@ -32,7 +33,7 @@ func (s seeder) build(r resolved, port int) ([]byte, error) {
 		return nil, backends.Wrap(backends.ErrPermanent, "build seed", err, "vendor-data")
 	}
 	iso, err := nocloud.Build(nocloud.Seed{
-		InstanceID: r.UID, Hostname: r.Proxy, MAC: macAddress(r.UID), UserData: r.UserData, VendorData: vendor,
+		InstanceID: r.UID, Hostname: r.Proxy, MAC: macAddress(r.UID), IPv6: s.ipv6, UserData: r.UserData, VendorData: vendor,
 	})
 	if err != nil {
 		return nil, backends.Wrap(backends.ErrPermanent, "build seed", err, "the seed of proxy %s", r.Proxy)

@@ -28,6 +28,8 @@ type Seed struct {
 	VendorData []byte
 	// MAC is the address of the one network card, in lower case with colons.
 	MAC string
+	// IPv6 has the guest take IPv6 addresses too, by router advertisements and DHCPv6.
+	IPv6 bool
 }
 
 // Build returns the ISO image of s. Its size is a multiple of 2,048 bytes.
@@ -41,7 +43,7 @@ func Build(s Seed) ([]byte, error) {
 	}
 	files := []file{
 		{"meta-data", metaData(s.InstanceID, s.Hostname)},
-		{"network-config", networkConfig(s.MAC)},
+		{"network-config", networkConfig(s.MAC, s.IPv6)},
 		{"user-data", user},
 	}
 	if len(s.VendorData) > 0 {
@@ -65,8 +67,8 @@ func metaData(id, hostname string) []byte {
 // networkConfig asks for DHCP on the card with this MAC. The lease is asked for by MAC: by
 // default a client identifies itself by its machine-id, and guests cloned from one image
 // with one machine-id would be given one and the same lease.
-func networkConfig(mac string) []byte {
-	return fmt.Appendf(nil, `version: 2
+func networkConfig(mac string, ipv6 bool) []byte {
+	text := fmt.Appendf(nil, `version: 2
 ethernets:
   proxy:
     match:
@@ -74,4 +76,8 @@ ethernets:
     dhcp4: true
     dhcp-identifier: mac
 `, strings.ToLower(mac))
+	if ipv6 {
+		text = append(text, "    dhcp6: true\n    accept-ra: true\n"...)
+	}
+	return text
 }

@@ -184,3 +184,16 @@ func TestTheBootstrapIsAValidShellScriptThatShowsNoPassword(t *testing.T) {
 		t.Error("the guest agent is installed unasked")
 	}
 }
+
+func TestIPv6IsTakenWhereItIsAskedFor(t *testing.T) {
+	for ipv6, want := range map[bool]string{false: "", true: "    dhcp6: true\n    accept-ra: true\n"} {
+		image, err := Build(Seed{InstanceID: "a", MAC: "52:54:00:00:00:01", IPv6: ipv6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, files := readBack(t, image)
+		if _, got, _ := strings.Cut(files["network-config"], "dhcp-identifier: mac\n"); got != want {
+			t.Errorf("ipv6 %v: got %q, want %q", ipv6, got, want)
+		}
+	}
+}

@@ -179,6 +179,7 @@ func (m *Model) trouble(h *host) (reason, message string) {
 var closing = map[string]bool{
 	"CredentialsUnavailable":    true,
 	"CertificateInvalid":        true,
+	"HostKeyInvalid":            true,
 	"Unauthorized":              true,
 	"Forbidden":                 true,
 	"Unreachable":               true,

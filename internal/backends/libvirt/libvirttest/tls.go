@@ -13,11 +13,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // tlsInside is where a daemon listens in its own network namespace.
@@ -61,24 +58,9 @@ func join(to, from net.Conn) {
 
 // dialInside connects from within the daemon's network namespace.
 func (d Daemon) dialInside(address string) (conn net.Conn, err error) {
-	pid, err := findPID("libvirtd --config " + d.Dir)
-	if err != nil {
+	if err := d.Within(func() { conn, err = net.Dial("tcp", address) }); err != nil {
 		return nil, err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		ns, openErr := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
-		if err = openErr; err != nil {
-			return
-		}
-		defer func() { _ = ns.Close() }()
-		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
-			conn, err = net.Dial("tcp", address)
-		}
-	}()
-	<-done
 	return conn, err
 }
 
