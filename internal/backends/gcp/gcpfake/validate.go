@@ -42,6 +42,10 @@ func (m *method) checkQuery(q url.Values) error {
 		if slices.Contains(systemParameters, name) {
 			continue
 		}
+		// The documents recommend it in words for these methods, and since 2026 list it nowhere.
+		if name == "returnPartialSuccess" && strings.HasSuffix(m.ID, ".aggregatedList") {
+			continue
+		}
 		if p == nil || p.Location != "query" {
 			return unknownQuery(name)
 		}
