@@ -10,12 +10,8 @@ import (
 
 // place looks for a host of a proxy that has none.
 func (m *Model) place(d *decision) {
-	if m.frozen != "" { // what looks new may run already, and be forgotten
-		m.waitFor(d, m.frozen)
-		return
-	}
-	if s := m.squatter(d.p.name); s != nil {
-		m.waitFor(d, fmt.Sprintf("host %s has something of this name already that the ledger does not know (uid %s): adopt, resolve or abandon it", s.Host, s.UID))
+	if why := m.unplaceable(d.p); why != "" {
+		m.waitFor(d, why)
 		return
 	}
 	req := m.request(d)
@@ -28,6 +24,18 @@ func (m *Model) place(d *decision) {
 	m.sayProxy(d.p, "Placed", bus.Event{Cause: d.p.told.reason(), Host: h.Name, UID: d.next.UID, Seq: d.next.IntentSeq, Message: "placed on host " + h.Name + because(d.p.told.why)})
 }
 
+// unplaceable says why a proxy is not placed anywhere, whatever the hosts have left, or
+// nothing when it is: what looks new may run already, and be forgotten.
+func (m *Model) unplaceable(p *proxy) string {
+	if m.frozen != "" {
+		return m.frozen
+	}
+	if s := m.squatter(p.name); s != nil {
+		return fmt.Sprintf("host %s has something of this name already that the ledger does not know (uid %s): adopt, resolve or abandon it", s.Host, s.UID)
+	}
+	return ""
+}
+
 func (m *Model) request(d *decision) *placement.Request {
 	req := &placement.Request{Spec: d.next.Accepted.Spec}
 	for _, r := range d.next.Refused {
@@ -35,6 +43,7 @@ func (m *Model) request(d *decision) *placement.Request {
 			refuse(req, r.Host, r.Message)
 		}
 	}
+	req.Avoid = m.avoid(d)
 	m.spread(d, req)
 	return req
 }
@@ -49,6 +58,7 @@ func (m *Model) waitFor(d *decision, why string) {
 func (m *Model) bindTo(d *decision, h *placement.Host, b placement.Binding) {
 	n := &d.next
 	n.UID = m.uids.next(m.now)
+	d.p.fresh = true
 	n.Host, n.HostID = h.Name, m.hosts[h.Name].id
 	n.Generation = 1
 	n.Bound, n.Defaulted, n.Shape = &b.Spec, b.Defaulted, &b.Shape

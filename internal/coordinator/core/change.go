@@ -14,7 +14,7 @@ import (
 // at all, in place, or by a new uid. What runs goes on running until that can be done.
 func (m *Model) change(d *decision) {
 	h := m.hosts[d.next.Host]
-	stays := h != nil && h.doc != nil && placement.Matches(h.offer, d.next.Accepted.Spec.Placement).Fits()
+	stays := h != nil && h.doc != nil && placement.Matches(h.offer, d.next.Accepted.Spec.Placement).Fits() && m.avoid(d)[h.name] == ""
 	target := standing(d.next.Accepted.Spec, &d.next, h)
 	fields := differ(target, *d.next.Bound)
 	if stays && !slices.ContainsFunc(fields, func(f string) bool { return !slices.Contains(h.doc.InPlace, f) }) {
@@ -66,7 +66,7 @@ func (m *Model) changeInPlace(d *decision, target bus.Spec, fields []string) {
 }
 
 func replacedText(d *decision, fields []string, stays bool) string {
-	what := "the host asked for is another one"
+	what := "its host is not one that the intent asks for"
 	if stays {
 		what = strings.Join(fields, ", ") + " cannot change in place"
 	}

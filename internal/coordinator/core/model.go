@@ -59,6 +59,7 @@ type Model struct {
 	waiting    map[*proxy]bool            // an accepted intent waits for a host
 	held       map[*proxy]bool            // an intent waits until streams have room
 	queue      map[*proxy]bool            // to leave a lost or drained host in its turn
+	keepers    map[*proxy][]string        // anti-affinity of the intents that have one
 	turns      int                        // moves left until the next tick
 	dirty      []*proxy                   // to be reconciled, in order
 	dirtyPools []*pool
@@ -84,6 +85,7 @@ func New(cfg Config) *Model {
 		waiting: map[*proxy]bool{},
 		held:    map[*proxy]bool{},
 		queue:   map[*proxy]bool{},
+		keepers: map[*proxy][]string{},
 	}
 	for i := range m.put {
 		m.put[i] = map[string]string{}

@@ -232,6 +232,7 @@ func (m *Model) commitLedger(p *proxy, assigns []assigned) {
 
 // count makes the hosts count what the ledger entry binds.
 func (m *Model) count(p *proxy) {
+	m.noteKeeper(p)
 	if p.ledger.UID != "" && p.ledger.Shape != nil {
 		m.take(m.bind(p.ledger.Host, p.name, p.ledger.UID), *p.ledger.Shape)
 	}

@@ -113,15 +113,15 @@ func (m *Model) followRemoved(d *decision) {
 // metadata of its consumer.
 func (m *Model) refuseRemoved(h *host, doc *bus.Host) {
 	if h.rival == nil {
-		m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: "host id " + doc.HostID + " is there again; " + m.removedText(h)})
+		m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: "host id " + doc.HostID + " is there again, but " + m.removedText(h)})
 	}
 	h.rival = doc
-	m.do(AdmitHost{h.name, bus.Admission{Word: "host " + h.name + ": " + m.removedText(h)}})
+	m.do(AdmitHost{h.name, bus.Admission{Word: m.removedText(h)}})
 }
 
 func (m *Model) removedText(h *host) string {
 	r := h.orders.Removed
-	return fmt.Sprintf("it was removed at %s%s; uncordon welcomes it back", r.Since.Format(time.RFC3339), because(r.Reason))
+	return fmt.Sprintf("host %s was removed at %s%s; uncordon welcomes it back", h.name, r.Since.Format(time.RFC3339), because(r.Reason))
 }
 
 // welcome takes a removed host back.

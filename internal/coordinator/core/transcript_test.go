@@ -34,7 +34,8 @@ import (
 //	takeover             another coordinator reads everything and leads
 //
 // Uids are written u1, u2, … in the order in which they come up. "quiet" before the name
-// of an input leaves out events; "brief" leaves out the inventory as well.
+// of an input leaves out events; "brief" leaves out the inventory as well. "gist" shows
+// assignments by what they want, events, and of the inventory what pools come to.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		s := &script{w: newWorld(), names: map[string]string{}}
@@ -47,7 +48,7 @@ func TestTranscripts(t *testing.T) {
 // asks are what a transcript may ask for, by the names of their types.
 var asks = func() map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}, Scale{}, Rotate{}, Pause{}, Resume{}, Pin{}, Unpin{}, RemoveHost{}, Stranded{}, Abandon{}, Resolve{}, Adopt{}} {
+	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}, Scale{}, Rotate{}, Pause{}, Resume{}, Pin{}, Unpin{}, RemoveHost{}, Stranded{}, Abandon{}, Resolve{}, Adopt{}, Explain{}} {
 		out[reflect.TypeOf(a).Name()] = reflect.TypeOf(a)
 	}
 	return out
@@ -67,7 +68,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		args[i] = a.Key
 	}
 	level := ""
-	if cmd == "quiet" || cmd == "brief" {
+	if cmd == "quiet" || cmd == "brief" || cmd == "gist" {
 		level, cmd, args = cmd, args[0], args[1:]
 	}
 	input := s.realUIDs(d.Input)
@@ -197,7 +198,45 @@ func poolText(name, input string) string {
 	return string(out)
 }
 
+// gist prints what a pool's transcript is about, and reports whether c is done with.
+func (s *script) gist(b *strings.Builder, c Command) bool {
+	switch c := c.(type) {
+	case Commit:
+		for _, w := range c.Writes {
+			at, _ := s.w.cfg.Names.Parse(w.Subject)
+			if a, err := bus.Decode[bus.Assignment](w.Data); err == nil && at.Kind == "assign" {
+				fmt.Fprintf(b, "%s %s, generation %d\n", strings.TrimPrefix(w.Subject, "fleet."), a.Desired, a.Generation)
+			}
+		}
+	case Put:
+		if r, err := bus.Decode[bus.PoolRecord](c.Value); err == nil && c.Bucket == Pools {
+			fmt.Fprintf(b, "pool %s: %d wanted, %d are, %d ready", r.Pool, r.Size, r.Members, r.Ready)
+			for _, n := range []struct {
+				what string
+				n    int
+			}{{"failed", r.Failed}, {"leaving", r.Leaving}, {"updating", r.Updating}, {"rotating", r.Rotating}} {
+				if n.n > 0 {
+					fmt.Fprintf(b, ", %d %s", n.n, n.what)
+				}
+			}
+			if r.Waiting != "" {
+				fmt.Fprintf(b, "; %s", r.Waiting)
+			}
+			fmt.Fprintln(b)
+		}
+	case Say:
+		fmt.Fprintf(b, "event %s %s (%s): %s\n", strings.TrimPrefix(c.Subject, "fleet.event."), c.Doc.Reason, c.Doc.Cause, c.Doc.Message)
+	case Retire, AskPulls:
+	default:
+		return false
+	}
+	return true
+}
+
 func (s *script) print(b *strings.Builder, c Command, level string) {
+	if level == "gist" && s.gist(b, c) {
+		return
+	}
 	switch c := c.(type) {
 	case Commit:
 		fmt.Fprintln(b, "commit")

@@ -46,7 +46,7 @@ func Spec(path string, s bus.Spec) *Invalid {
 	if s.Port < 0 || s.Port > 65535 {
 		return invalid(path+".port", "is not between 0 and 65535")
 	}
-	for _, f := range []func(string, bus.Spec) *Invalid{checkAuth, checkAllowFrom, checkMachine, checkEgress, checkPlacement, checkCloudInit} {
+	for _, f := range []func(string, bus.Spec) *Invalid{checkAuth, checkAllowFrom, checkMachine, checkEgress, Placement, checkCloudInit} {
 		if bad := f(path, s); bad != nil {
 			return bad
 		}
@@ -156,7 +156,8 @@ func checkEgress(path string, s bus.Spec) *Invalid {
 	return nil
 }
 
-func checkPlacement(path string, s bus.Spec) *Invalid {
+// Placement checks the placement of a spec that stands at path.
+func Placement(path string, s bus.Spec) *Invalid {
 	p := s.Placement
 	for _, f := range []struct{ field, value string }{{"host", p.Host}, {"backend", p.Backend}, {"zone", p.Zone}} {
 		if f.value == "" {

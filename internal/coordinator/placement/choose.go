@@ -42,17 +42,17 @@ func better(a *Host, ab *Binding, b *Host, bb *Binding, req *Request) bool {
 	}
 	like := &req.Spec.Placement.Prefer
 	return cmp.Or(
-		cmp.Compare(Liking(b, like), Liking(a, like)),
+		cmp.Compare(liking(b, like), liking(a, like)),
 		cmp.Compare(req.InZone[a.Zone], req.InZone[b.Zone]),
 		cmp.Compare(req.OnHost[a.Name], req.OnHost[b.Name]),
-		cmp.Compare(Load(a, ab.Shape), Load(b, bb.Shape)),
+		cmp.Compare(load(a, ab.Shape), load(b, bb.Shape)),
 		cmp.Compare(a.Bound.Slots, b.Bound.Slots),
 		cmp.Compare(a.Name, b.Name),
 	) < 0
 }
 
-// Liking is how much of what is preferred a host has: one for the zone, one for each label.
-func Liking(h *Host, p *bus.Preference) (n int) {
+// liking is how much of what is preferred a host has: one for the zone, one for each label.
+func liking(h *Host, p *bus.Preference) (n int) {
 	if p.Zone != "" && p.Zone == h.Zone {
 		n++
 	}
@@ -64,9 +64,9 @@ func Liking(h *Host, p *bus.Preference) (n int) {
 	return n
 }
 
-// Load is the share of the scarcest resource that would be taken, 0 to 1. What a host has
+// load is the share of the scarcest resource that would be taken, 0 to 1. What a host has
 // without limit does not load it.
-func Load(h *Host, need bus.Capacity) float64 {
+func load(h *Host, need bus.Capacity) float64 {
 	c, bound := h.Offer.Capacity, h.Bound
 	return max(
 		share(bound.VCPUs+need.VCPUs, c.VCPUs),

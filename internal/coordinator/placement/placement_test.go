@@ -38,20 +38,21 @@ func TestAHostIsLeftOutBecause(t *testing.T) {
 		req  placement.Request
 		want string
 	}{
-		"it is of another backend":       {req: placement.Request{Spec: bus.Spec{Placement: bus.Placement{Backend: "gcp"}}}, want: "not of backend gcp"},
-		"it is in another zone":          {req: placement.Request{Spec: bus.Spec{Placement: bus.Placement{Zone: "us"}}}, want: "not in zone us"},
-		"a label has another value":      {req: placement.Request{Spec: bus.Spec{Placement: bus.Placement{Labels: map[string]string{"rack": "b"}}}}, want: "other labels"},
-		"it is closed":                   {host: func(h *placement.Host) { h.Closed = "silent" }, want: "silent"},
-		"it refused this proxy":          {req: placement.Request{Refused: map[string]string{"a": "no"}}, want: "refused it: no"},
-		"it has not the image":           {req: placement.Request{Spec: bus.Spec{Image: "alpine"}}, want: "does not offer image alpine"},
-		"it takes no URL":                {req: placement.Request{Spec: bus.Spec{Image: "https://x/y"}}, want: "takes no image URLs"},
-		"it has no default image":        {host: func(h *placement.Host) { h.Offer.DefaultImage = "" }, want: "no default image"},
-		"it has no default machine type": {host: func(h *placement.Host) { h.Offer.DefaultMachineType = "" }, want: "no default machine type"},
-		"it has not the machine type":    {req: placement.Request{Spec: bus.Spec{MachineType: "huge"}}, want: "does not offer machine type huge"},
-		"its vCPUs are taken":            {host: func(h *placement.Host) { h.Bound.VCPUs = 4 }, want: "not enough left of vCPUs"},
-		"its memory is taken":            {host: func(h *placement.Host) { h.Bound.MemoryMiB = 7169 }, want: "not enough left of memory"},
-		"its disk is taken":              {req: placement.Request{Spec: bus.Spec{DiskGiB: 101}}, want: "not enough left of disk"},
-		"its slots are taken":            {host: func(h *placement.Host) { h.Bound.Slots = 3 }, want: "not enough left of slots"},
+		"it is of another backend":         {req: placement.Request{Spec: bus.Spec{Placement: bus.Placement{Backend: "gcp"}}}, want: "not of backend gcp"},
+		"it is in another zone":            {req: placement.Request{Spec: bus.Spec{Placement: bus.Placement{Zone: "us"}}}, want: "not in zone us"},
+		"a label has another value":        {req: placement.Request{Spec: bus.Spec{Placement: bus.Placement{Labels: map[string]string{"rack": "b"}}}}, want: "other labels"},
+		"it has what the proxy keeps from": {req: placement.Request{Avoid: map[string]string{"a": "crawl-1"}}, want: "has what it keeps away from: crawl-1"},
+		"it is closed":                     {host: func(h *placement.Host) { h.Closed = "silent" }, want: "silent"},
+		"it refused this proxy":            {req: placement.Request{Refused: map[string]string{"a": "no"}}, want: "refused it: no"},
+		"it has not the image":             {req: placement.Request{Spec: bus.Spec{Image: "alpine"}}, want: "does not offer image alpine"},
+		"it takes no URL":                  {req: placement.Request{Spec: bus.Spec{Image: "https://x/y"}}, want: "takes no image URLs"},
+		"it has no default image":          {host: func(h *placement.Host) { h.Offer.DefaultImage = "" }, want: "no default image"},
+		"it has no default machine type":   {host: func(h *placement.Host) { h.Offer.DefaultMachineType = "" }, want: "no default machine type"},
+		"it has not the machine type":      {req: placement.Request{Spec: bus.Spec{MachineType: "huge"}}, want: "does not offer machine type huge"},
+		"its vCPUs are taken":              {host: func(h *placement.Host) { h.Bound.VCPUs = 4 }, want: "not enough left of vCPUs"},
+		"its memory is taken":              {host: func(h *placement.Host) { h.Bound.MemoryMiB = 7169 }, want: "not enough left of memory"},
+		"its disk is taken":                {req: placement.Request{Spec: bus.Spec{DiskGiB: 101}}, want: "not enough left of disk"},
+		"its slots are taken":              {host: func(h *placement.Host) { h.Bound.Slots = 3 }, want: "not enough left of slots"},
 		"it said that it is full for this one": {host: func(h *placement.Host) {
 			h.Full = []placement.Full{{Shape: bus.Capacity{VCPUs: 1, MemoryMiB: 1024, DiskGiB: 10, Slots: 1}}}
 		}, want: "no room for this shape"},
@@ -123,6 +124,24 @@ func TestTheLeastLoadedIsChosenAndTiesGoByName(t *testing.T) {
 	p.Bound.Slots = 1
 	if h, _ := placement.Choose(hosts(p, q), &placement.Request{}); h != q {
 		t.Errorf("got %s, want q: both are without limits, q has fewer", h.Name)
+	}
+}
+
+func TestWhatIsPreferredComesBeforeTheLoad(t *testing.T) {
+	a, b := vmHost("a"), vmHost("b")
+	a.Bound.Slots = 2
+	a.Labels = map[string]string{"disk": "fast"}
+	req := &placement.Request{Spec: bus.Spec{Placement: bus.Placement{Prefer: bus.Preference{Zone: "eu", Labels: map[string]string{"disk": "fast"}}}}}
+	if h, _ := placement.Choose(hosts(a, b), req); h != a {
+		t.Errorf("got %s, want a", h.Name)
+	}
+	a.Bound.Slots = 3
+	if h, _ := placement.Choose(hosts(a, b), req); h != b {
+		t.Errorf("got %v, want b: what is preferred is not required", h)
+	}
+	verdicts := placement.Judge(hosts(a, b), req)
+	if verdicts[0].Host != b || verdicts[0].Liking != 1 || verdicts[1].Why.Fits() {
+		t.Errorf("got %+v", verdicts)
 	}
 }
 
