@@ -58,30 +58,24 @@ func (c *call) permitted() error {
 	return c.need(p, c.subject())
 }
 
-// subject is what a permission is asked on: the resource that the path ends with, or the
-// project for a list.
+// subject is what a permission is asked on: the project for a list, what is to be made for an
+// insert, else the path up to its last variable.
 func (c *call) subject() string {
-	if strings.HasSuffix(c.m.ID, "ist") || strings.HasPrefix(c.m.ID, "compute.projects.") {
+	verb := lastPart(strings.ReplaceAll(c.m.ID, ".", "/"))
+	if verb == "list" || verb == "aggregatedList" {
 		return "projects/" + c.project
 	}
-	collection := strings.Split(c.m.ID, ".")[1]
-	key := strings.TrimSuffix(strings.TrimPrefix(c.path(), "compute/v1/"), "/"+lastPart(c.m.Path))
-	if strings.HasSuffix(c.m.Path, "}") || strings.HasSuffix(key, "/"+collection) {
-		key = strings.TrimPrefix(c.path(), "compute/v1/")
-	}
-	return key
-}
-
-// path is the method's path with its variables filled in.
-func (c *call) path() string {
-	segments := make([]string, len(c.m.segments))
+	filled, named := make([]string, len(c.m.segments)), 0
 	for i, seg := range c.m.segments {
-		segments[i] = seg
-		if name, _, ok := strings.Cut(strings.TrimPrefix(seg, "{"), "}"); ok {
-			segments[i] = c.vars[name]
+		filled[i] = seg
+		if name, ok := strings.CutPrefix(seg, "{"); ok {
+			filled[i], named = c.vars[strings.TrimSuffix(name, "}")], i+1
 		}
 	}
-	return strings.Join(segments, "/")
+	if verb == "insert" {
+		filled, named = append(filled, text(c.body, "name")), len(filled)+1
+	}
+	return strings.TrimPrefix(strings.Join(filled[:named], "/"), "compute/v1/")
 }
 
 func (c *call) need(permission, key string) error {

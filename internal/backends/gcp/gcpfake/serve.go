@@ -31,7 +31,7 @@ type call struct {
 }
 
 // ServeHTTP answers one request: it is recorded, the hook is asked, then authentication, rate,
-// route, path, query, permissions, place, body, replay and at last the method itself.
+// path, query, place, body, permissions, replay and at last the method itself.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -40,30 +40,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m, vars, pathKnown := s.discovery.find(r.Method, r.URL)
 	act, rec := s.before(r, m, body)
-	if act.Delay > 0 {
-		t := time.NewTimer(act.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-r.Context().Done():
-		case <-s.ctx.Done():
-		}
-	}
+	s.sleep(r.Context(), act.Delay)
 	if act.Before != nil {
 		act.Before()
 	}
 	if act.Cut == CutBefore {
 		panic(http.ErrAbortHandler)
 	}
-	if r.URL.Path == tokenPath && act.Error == nil {
-		s.after(rec, nil)
-		s.grant(w, body)
-		return
-	}
 	var out object
 	switch {
 	case act.Error != nil:
 		err = act.Error
+	case r.URL.Path == tokenPath:
+		s.grant(w, body)
+		return
 	case m == nil:
 		err = s.noMethod(r, pathKnown)
 	default:
@@ -73,16 +63,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if act.After != nil {
 		act.After()
 	}
-	if act.Cut == CutAfter {
+	switch act.Cut {
+	case CutAfter:
 		panic(http.ErrAbortHandler)
-	}
-	s.after(rec, err)
-	if act.Cut == CutMiddle {
+	case CutMiddle:
 		w.Header().Set("Content-Length", "1000000")
 		_, _ = io.WriteString(w, `{"kind": "compute#`)
 		panic(http.ErrAbortHandler)
 	}
+	s.after(rec, err)
 	answer(w, out, err)
+}
+
+// sleep ends early when nobody waits any more.
+func (s *Server) sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	case <-s.ctx.Done():
+	}
 }
 
 // noMethod is the answer to a path that the copy of the discovery document does not have: either
@@ -115,11 +119,11 @@ func (s *Server) handle(c *call, r *http.Request, body []byte) (object, error) {
 	if err := c.place(); err != nil {
 		return nil, err
 	}
-	if err := c.permitted(); err != nil {
-		return nil, err
-	}
 	var err error
 	if c.body, err = c.m.decode(body); err != nil {
+		return nil, err
+	}
+	if err := c.permitted(); err != nil {
 		return nil, err
 	}
 	out, replayed, err := c.replay(body)

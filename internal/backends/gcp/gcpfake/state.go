@@ -97,3 +97,18 @@ func (s *Server) Edit(key string, change func(document map[string]any)) {
 		}
 	})
 }
+
+// Remove takes a resource away behind everyone's back; a machine takes its autoDelete disks along.
+func (s *Server) Remove(key string) {
+	s.locked(func() {
+		r := s.resources[key]
+		switch {
+		case r == nil:
+			s.t.Errorf("gcpfake: no resource %s", key)
+		case r.collection == "instances":
+			s.removeInstance(r)
+		default:
+			delete(s.resources, key)
+		}
+	})
+}
