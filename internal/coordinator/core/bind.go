@@ -10,6 +10,9 @@ import (
 
 // place looks for a host of a proxy that has none.
 func (m *Model) place(d *decision) {
+	if s := m.squatter(d.p.name); s != nil && m.recovery != "" && m.frozen == "" && m.adoptInto(d, s, "leader") == "" {
+		return // its intent was lost longer than it
+	}
 	if why := m.unplaceable(d.p); why != "" {
 		m.waitFor(d, why)
 		return
@@ -90,6 +93,7 @@ func (m *Model) assignment(l *bus.Ledger) bus.Assignment {
 		Pool:         l.Pool,
 		Desired:      l.Desired,
 		Spec:         l.Bound,
+		Recovery:     m.recovery,
 	}
 }
 
@@ -125,6 +129,7 @@ func (m *Model) tombstone(proxy string, r bus.Retired) bus.Assignment {
 		UID:          r.UID,
 		Generation:   r.Generation,
 		Desired:      bus.DesiredAbsent,
+		Recovery:     m.recovery,
 	}
 }
 

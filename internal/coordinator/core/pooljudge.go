@@ -68,7 +68,7 @@ func (m *Model) judge(po *pool, p *proxy) member {
 		p.weakSince = m.now
 	}
 	if e.life == ready {
-		p.condemned = false
+		p.condemned, p.fresh = false, false
 	}
 	if !e.life.stays() {
 		return e
@@ -79,6 +79,8 @@ func (m *Model) judge(po *pool, p *proxy) member {
 	switch e.life {
 	case failed:
 		e.sick = true
+	case unplaced:
+		e.sick = m.squatter(p.name) != nil // another name has a host
 	case weak:
 		if e.sick = m.now.Sub(p.weakSince) >= weakFor; !e.sick {
 			e.wakeAt = p.weakSince.Add(weakFor)
@@ -88,8 +90,7 @@ func (m *Model) judge(po *pool, p *proxy) member {
 	}
 	replace := false
 	if p.templateOf() == po.template || po.absent() {
-		b := m.binding(l.Host, l.UID)
-		e.changing = l.Generation > 1 && (e.life != ready || b == nil || b.state == nil || b.state.Generation < l.Generation)
+		e.changing = m.changing(p, e.life)
 	} else {
 		e.step, replace = m.stepOf(po, l)
 	}
@@ -98,6 +99,19 @@ func (m *Model) judge(po *pool, p *proxy) member {
 		e.wakeAt = earlier(e.wakeAt, age)
 	}
 	return e
+}
+
+// changing reports whether a member was changed in place and is not ready since. One that
+// was never up is none: it only comes up otherwise than it was to.
+func (m *Model) changing(p *proxy, l life) bool {
+	switch {
+	case p.ledger.Generation < 2 || l == unplaced:
+		return false
+	case l == ready:
+		b := m.binding(p.ledger.Host, p.ledger.UID)
+		return b.state.Generation < p.ledger.Generation
+	}
+	return !p.fresh
 }
 
 // life says how far a member is, and which host it takes room on.
@@ -180,7 +194,12 @@ func (m *Model) stepOf(po *pool, l *bus.Ledger) (s step, replace bool) {
 // due says why a member that has a host is to be replaced.
 func (m *Model) due(po *pool, p *proxy, outdated bool) due {
 	l := &p.ledger
-	if l.UID == "" || po.absent() {
+	switch {
+	case po.absent():
+		return due{}
+	case p.condemned:
+		return due{"health", "it is unhealthy"}
+	case l.UID == "":
 		return due{}
 	}
 	if why := m.evicted(p); why != "" {
@@ -192,8 +211,6 @@ func (m *Model) due(po *pool, p *proxy, outdated bool) due {
 		return due{"intent", "it has an older template"}
 	case l.Rotate:
 		return due{"person", "a person asked for its rotation"}
-	case p.condemned:
-		return due{"health", "it is unhealthy"}
 	case l.Pinned:
 	case born.Before(po.ledger.RotateBefore):
 		return due{"person", "a person asked for the pool's rotation"}
@@ -207,7 +224,7 @@ func (m *Model) due(po *pool, p *proxy, outdated bool) due {
 func (m *Model) failure(p *proxy) string {
 	b := m.binding(p.ledger.Host, p.ledger.UID)
 	if b == nil || b.state == nil {
-		return ""
+		return p.wait
 	}
 	if b.state.Error != nil {
 		return b.state.Error.Message

@@ -74,9 +74,14 @@ func plan(t terms, r *roster) orders {
 	}
 	exist := staying + r.count[leaving]
 	staying -= len(o.retire)
-	o.create = max(0, min(t.size+min(due, t.surge)-staying, t.size+t.surge-exist))
+	if r.count[unplaced] == 0 { // else another would find no host either
+		o.create = max(0, min(t.size+min(due, t.surge)-staying, t.size+t.surge-exist))
+	}
+	if len(o.retire) > 0 {
+		return o // what concerns the others is decided without those
+	}
 	o.change = changes(t, r)
-	if t.retry && len(o.retire) == 0 {
+	if t.retry {
 		o.condemn = r.among(r.sick)
 		o.condemn = o.condemn[:min(len(o.condemn), t.atOnce())]
 	}

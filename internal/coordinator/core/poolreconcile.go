@@ -80,7 +80,7 @@ func (m *Model) acceptPool(po *pool) {
 	if doc.Desired == bus.DesiredRunning {
 		low, high := doc.Bounds()
 		l.Size = min(max(l.Size, low), high)
-		m.sayPool(po, "Accepted", bus.Event{Cause: "intent", Seq: in.seq, Message: fmt.Sprintf("%d members are wanted", l.Size)})
+		m.sayPool(po, "Accepted", bus.Event{Cause: "intent", Seq: in.seq, Message: fmt.Sprintf("its size is %d", l.Size)})
 	}
 	po.noteTemplate()
 	m.judgeAll(po)
@@ -164,7 +164,7 @@ func (m *Model) vacant(po *pool) *proxy {
 			return nil
 		}
 		po.ledger.Last++
-		if p := m.proxies[name]; p == nil || !p.stored && p.intent.seq == 0 {
+		if p := m.proxies[name]; (p == nil || !p.stored && p.intent.seq == 0) && m.squatter(name) == nil {
 			return m.proxy(name)
 		}
 	}

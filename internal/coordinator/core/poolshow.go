@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"proxyfleet/internal/bus"
@@ -31,7 +32,21 @@ func waitText(po *pool, t terms, o orders) string {
 	case len(r.behind) > 0 && r.changing > 0:
 		return fmt.Sprintf("%d to be changed, once %d that were are healthy", len(r.behind), r.changing)
 	}
-	return ""
+	return unready(r)
+}
+
+// unready says what members are that stay and are not ready.
+func unready(r *roster) string {
+	var parts []string
+	for _, l := range []struct {
+		life life
+		is   string
+	}{{coming, "coming up"}, {failed, "failed"}, {weak, "failing their health check"}, {silent, "on silent hosts"}} {
+		if n := r.count[l.life]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, l.is))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // showPool brings the record of a pool up to date in the inventory.

@@ -31,6 +31,7 @@ type proxy struct {
 	told      order     // what was taken into the ledger last
 	owned     string    // why the newest intent has no say: the name is a member's
 	toldOwned uint64    // sequence of the intent that was told so
+	fresh     bool      // bound by this coordinator, and not up yet
 	condemned bool      // it is replaced for being unhealthy
 	weakSince time.Time // since when it fails its health check; zero: it does not
 	specOf    *bus.Intent

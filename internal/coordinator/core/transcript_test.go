@@ -3,6 +3,7 @@ package core
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -31,6 +32,9 @@ import (
 //	lose SUBJECT         a message is removed behind the leader's back
 //	full TEXT            streams are full; without text: no longer
 //	ask TYPE             {a person's request, of one of the types in asks}
+//	renew INCARNATION    all streams are lost and made anew, and a leader begins
+//	backup               the streams are copied
+//	restore              they are made of the last copy, and a leader begins
 //	takeover             another coordinator reads everything and leads
 //
 // Uids are written u1, u2, … in the order in which they come up. "quiet" before the name
@@ -48,7 +52,7 @@ func TestTranscripts(t *testing.T) {
 // asks are what a transcript may ask for, by the names of their types.
 var asks = func() map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}, Scale{}, Rotate{}, Pause{}, Resume{}, Pin{}, Unpin{}, RemoveHost{}, Stranded{}, Abandon{}, Resolve{}, Adopt{}, Explain{}} {
+	for _, a := range []Ask{Cordon{}, Uncordon{}, Drain{}, Maintain{}, DeclareLost{}, Scale{}, Rotate{}, Pause{}, Resume{}, Pin{}, Unpin{}, RemoveHost{}, Stranded{}, Abandon{}, Resolve{}, Adopt{}, Explain{}, Recover{}} {
 		out[reflect.TypeOf(a).Name()] = reflect.TypeOf(a)
 	}
 	return out
@@ -58,6 +62,9 @@ type script struct {
 	w     *world
 	names map[string]string // uid → alias
 	order []string          // uids
+	// The last copy of the streams.
+	stored map[string]bus.Msg
+	seq    map[string]uint64
 }
 
 func (s *script) play(t *testing.T, d *datadriven.TestData) string {
@@ -134,6 +141,15 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		ask := reflect.New(asks[args[0]])
 		into(ask.Interface())
 		out = w.settle(Request{ID: 1, Ask: ask.Elem().Interface().(Ask)})
+	case "renew":
+		w.cfg.Installation.Incarnation = args[0]
+		w.stored, w.seq = map[string]bus.Msg{}, map[string]uint64{}
+		out = w.takeover()
+	case "backup":
+		s.stored, s.seq = maps.Clone(w.stored), maps.Clone(w.seq)
+	case "restore":
+		w.stored, w.seq = maps.Clone(s.stored), maps.Clone(s.seq)
+		out = w.takeover()
 	case "takeover":
 		out = w.takeover()
 	default:
