@@ -107,6 +107,11 @@ func (c *call) planDisk(path, name string, params object) (plannedDisk, error) {
 	if err := checkLabels(path+".labels", labels); err != nil {
 		return none, err
 	}
+	if len(labels) > 0 {
+		if err := c.need("compute.disks.setLabels", key); err != nil {
+			return none, err
+		}
+	}
 	doc := object{"status": "CREATING", "sizeGb": size, "type": selfBase + c.resolve(kind), "sourceImage": selfBase + image.key,
 		"sourceImageId": image.doc["id"], "labelFingerprint": fingerprint(labels), "physicalBlockSizeBytes": "4096"}
 	if labels != nil {

@@ -14,7 +14,7 @@
 //
 // Stricter than the service: one requestId serves one request only, whatever the method, and
 // filters are a small part of what Google reads. Not modelled: templates, groups, regional and
-// blank disks, snapshots, reservations, live migration, IPv6 or internal reserved addresses, and
+// blank disks, snapshots, reservations, live migration, reserved addresses of IPv6, and
 // rights of single resources. An image's family can be had at once; Google takes a while.
 //
 // # Use

@@ -97,6 +97,9 @@ func (c *call) begin(kind string, target *resource, effect func() *OperationErro
 	op := c.s.newOperation(kind, c.project, c.scope, target)
 	op.effect, op.undo = effect, undo
 	op.fate = c.s.fateOf(c.m.ID, c.scope, target.name)
+	if id := c.query.Get("requestId"); id != "" {
+		op.res.doc["clientOperationId"] = id
+	}
 	op.due = c.now.Add(c.s.options.Latency + op.fate.Delay)
 	for _, other := range c.s.pending {
 		// Work on one resource is done in the order in which it came.

@@ -166,8 +166,8 @@ func TestARequestIDIsGoodForOneRequest(t *testing.T) {
 	w := newWire(t, gcpfake.Options{Latency: time.Millisecond})
 	const once = "?requestId=6f9619ff-8b86-d011-b42d-00c04fc964ff"
 	op := w.begin("POST", instances+once, body("one"))
-	if again := w.begin("POST", instances+once, body("one")); again["name"] != op["name"] {
-		t.Errorf("repeated: %v, want %v", again["name"], op["name"])
+	if again := w.begin("POST", instances+once, body("one")); again["name"] != op["name"] || again["clientOperationId"] != "6f9619ff-8b86-d011-b42d-00c04fc964ff" {
+		t.Errorf("repeated: %v, want %v", again, op["name"])
 	}
 	w.wait(op)
 	w.run("DELETE", instances+"/one", "")

@@ -20,11 +20,29 @@ func (s *Server) Allow(permissions ...string) {
 	s.locked(func() {
 		if len(permissions) == 0 {
 			clear(s.denied)
+			s.granted = nil
 		}
 		for _, p := range permissions {
 			delete(s.denied, p)
 		}
 	})
+}
+
+// AllowOnly takes every permission away but these, so that a test shows that they suffice.
+// Allow without arguments ends it.
+func (s *Server) AllowOnly(permissions ...string) {
+	s.locked(func() {
+		clear(s.denied)
+		s.granted = map[string]bool{}
+		for _, p := range permissions {
+			s.granted[p] = true
+		}
+	})
+}
+
+// may reports whether the caller has a permission.
+func (s *Server) may(permission string) bool {
+	return !s.denied[permission] && (s.granted == nil || s.granted[permission])
 }
 
 // verbs are the parts of permissions that differ from the method's name.
@@ -79,7 +97,7 @@ func (c *call) subject() string {
 }
 
 func (c *call) need(permission, key string) error {
-	if c.s.denied[permission] {
+	if !c.s.may(permission) {
 		return forbidden(permission, key)
 	}
 	return nil
@@ -94,7 +112,7 @@ func (c *call) testPermissions() (object, error) {
 		if strings.Contains(name, "*") || strings.Count(name, ".") < 2 {
 			return nil, &Error{Code: 400, Reason: "badRequest", Status: "INVALID_ARGUMENT", Message: fmt.Sprintf("Permission %s is not valid for this resource.", name)}
 		}
-		if !c.s.denied[name] {
+		if c.s.may(name) {
 			held = append(held, name)
 		}
 	}

@@ -48,6 +48,7 @@ type Server struct {
 	quotas     map[string]map[string]float64
 	silent     map[string]bool // zones and regions that do not answer
 	denied     map[string]bool // permissions
+	granted    map[string]bool // permissions; nil: all but those denied
 	serial     map[string]string
 	lastID     uint64
 	lastIP     map[string]int

@@ -313,6 +313,41 @@ func TestAReservedAddressIsForOneMachine(t *testing.T) {
 	w.run("DELETE", addresses+"/a", "")
 }
 
+func TestAnInternalAddressIsReservedInASubnetwork(t *testing.T) {
+	w := newWire(t, gcpfake.Options{Latency: quick})
+	const addresses = root + "/regions/us-central1/addresses"
+	w.run("POST", addresses, `{"name":"a","addressType":"INTERNAL","subnetwork":"regions/us-central1/subnetworks/default"}`)
+	ip := at[string](w.get(addresses+"/a"), "address")
+	with := func(name string) string { return body(name, "networkInterfaces", []any{doc{"networkIP": ip}}) }
+	w.run("POST", instances, with("one"))
+	if a := w.get(addresses + "/a"); a["status"] != "IN_USE" || w.s.Instances()[0].InternalIP != ip {
+		t.Errorf("%v, %+v", a, w.s.Instances()[0])
+	}
+	if code, _ := w.do("POST", instances, with("two")); code != 400 {
+		t.Errorf("a second machine: %d", code)
+	}
+	if code, _ := w.do("POST", instances, body("two", "networkInterfaces", []any{doc{"networkIP": "192.0.2.1"}})); code != 400 {
+		t.Errorf("an address elsewhere: %d", code)
+	}
+	w.run("DELETE", instances+"/one", "")
+	w.run("DELETE", addresses+"/a", "")
+}
+
+func TestAnAddressMayBeTakenWhileAMachineIsMade(t *testing.T) {
+	w := newWire(t, gcpfake.Options{Latency: quick})
+	w.run("POST", root+"/regions/us-central1/addresses", `{"name":"a"}`)
+	ip := at[string](w.get(root+"/regions/us-central1/addresses/a"), "address")
+	with := func(name string) string {
+		return body(name, "networkInterfaces", []any{doc{"accessConfigs": []any{doc{"natIP": ip}}}})
+	}
+	release := w.s.HoldOperations()
+	first, second := w.begin("POST", instances, with("one")), w.begin("POST", instances, with("two"))
+	release()
+	if codes := w.wait(first) + "/" + w.wait(second); codes != "/IP_IN_USE_BY_ANOTHER_RESOURCE" {
+		t.Errorf("two at once: %s", codes)
+	}
+}
+
 func TestAddressesOfBothFamilies(t *testing.T) {
 	w := newWire(t, gcpfake.Options{Latency: quick})
 	w.s.AddNetwork("six", "IPV4_IPV6", "EXTERNAL")

@@ -102,7 +102,7 @@ func (s *Server) authenticate(header string) error {
 
 // generateAccessToken is impersonation: a token for a service account, for who may have it.
 func generateAccessToken(c *call) (object, error) {
-	if c.s.denied["iam.serviceAccounts.getAccessToken"] {
+	if !c.s.may("iam.serviceAccounts.getAccessToken") {
 		return nil, &Error{Code: 403, Reason: "forbidden", Status: "PERMISSION_DENIED",
 			Message: "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist)."}
 	}

@@ -43,6 +43,12 @@ func TestAPermissionThatIsTakenAwayIsNamed(t *testing.T) {
 		}
 		w.s.Allow(permission)
 	}
+	w.s.AllowOnly("compute.zones.list")
+	w.get(root + "/zones")
+	if code, out := w.do("GET", root+"/regions", ""); code != 403 {
+		t.Errorf("beyond what is allowed: %d %v", code, out)
+	}
+	w.s.Allow()
 	w.s.Deny("compute.images.useReadOnly", "compute.images.getFromFamily")
 	w.get("/compute/v1/projects/debian-cloud/global/images/family/debian-13") // Google's own images are for all
 	w.s.Allow()

@@ -11,6 +11,8 @@ func (s *Server) wire(project, region string, r *resource) *OperationError {
 		subnet := s.resources[text(nic, "subnetwork")[len(selfBase):]]
 		if text(nic, "networkIP") == "" {
 			nic["networkIP"] = s.nextIP(text(subnet.doc, "ipCidrRange"))
+		} else if err := s.occupy(project, region, text(nic, "networkIP"), r); err != nil {
+			return err
 		}
 		for _, a := range each(nic, "accessConfigs") {
 			ip := text(a, "natIP")
@@ -18,15 +20,9 @@ func (s *Server) wire(project, region string, r *resource) *OperationError {
 				a["natIP"] = s.nextIP("34.122.0.0/16")
 				continue
 			}
-			address := s.addressOf(project, region, ip)
-			if address == nil {
-				continue // ephemeral, kept through a suspension
+			if err := s.occupy(project, region, ip, r); err != nil {
+				return err
 			}
-			if users := list(address.doc, "users"); len(users) > 0 && users[0] != r.doc["selfLink"] {
-				return &OperationError{Code: "IP_IN_USE_BY_ANOTHER_RESOURCE", HTTP: 400, HTTPText: "BAD REQUEST",
-					Message: fmt.Sprintf("IP '%s' is already being used by another resource.", ip)}
-			}
-			address.doc["status"], address.doc["users"] = "IN_USE", []any{r.doc["selfLink"]}
 		}
 		if text(nic, "stackType") == "IPV4_ONLY" {
 			continue
@@ -44,6 +40,21 @@ func (s *Server) wire(project, region string, r *resource) *OperationError {
 			}
 		}
 	}
+	return nil
+}
+
+// occupy takes a reserved address for a machine. One that is not reserved is the machine's own, kept
+// through a suspension.
+func (s *Server) occupy(project, region, ip string, r *resource) *OperationError {
+	address := s.addressOf(project, region, ip)
+	if address == nil {
+		return nil
+	}
+	if users := list(address.doc, "users"); len(users) > 0 && users[0] != r.doc["selfLink"] {
+		return &OperationError{Code: "IP_IN_USE_BY_ANOTHER_RESOURCE", HTTP: 400, HTTPText: "BAD REQUEST",
+			Message: fmt.Sprintf("IP '%s' is already being used by another resource.", ip)}
+	}
+	address.doc["status"], address.doc["users"] = "IN_USE", []any{r.doc["selfLink"]}
 	return nil
 }
 
