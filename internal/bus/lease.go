@@ -200,8 +200,13 @@ type watched struct {
 	released bool      // which was a release
 }
 
-// lookSoon is when a write that was heard should be stored.
-const lookSoon = 20 * time.Millisecond
+const (
+	// lookSoon is when a write that was heard should be stored.
+	lookSoon = 20 * time.Millisecond
+	// lookOften is the longest time between two looks: the leader's lease may live for less
+	// than ours would, and expire.
+	lookOften = 2 * time.Second
+)
 
 // overdue takes in what the server showed when it was asked, 0 where it did not answer, and
 // tells whether that has been the same for a ttl.
@@ -225,5 +230,5 @@ func (w *watched) next(ttl time.Duration) time.Duration {
 	if w.seq == 0 {
 		return ttl / 8
 	}
-	return max(lookSoon, ttl-time.Since(w.since))
+	return min(max(lookSoon, ttl-time.Since(w.since)), lookOften)
 }

@@ -51,6 +51,7 @@ func (c *Coordinator) lead(ctx context.Context, lease *bus.Lease, rep *replica, 
 	case <-rep.loaded:
 	}
 	c.setRole(StandingBy)
+	c.log.Info("everything is read; standing by until the lease is free")
 	if err := c.standBy(ctx, lease, rep); err != nil {
 		return err
 	}
