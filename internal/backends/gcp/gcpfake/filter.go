@@ -18,8 +18,9 @@ type filterToken struct {
 	text string
 }
 
-// parseFilter compiles a filter; an empty one lets everything through.
-func parseFilter(filter string) (func(object) bool, error) {
+// parseFilter compiles a filter; an empty one lets everything through. comparable says which
+// fields the listed things can be asked for: the service refuses others, also lists and objects.
+func parseFilter(filter string, comparable func(path []string) bool) (func(object) bool, error) {
 	if strings.TrimSpace(filter) == "" {
 		return func(object) bool { return true }, nil
 	}
@@ -28,7 +29,7 @@ func parseFilter(filter string) (func(object) bool, error) {
 	if !ok {
 		return nil, bad
 	}
-	p := &filterParser{tokens: tokens}
+	p := &filterParser{tokens: tokens, comparable: comparable}
 	match := p.sequence()
 	if match == nil || len(p.tokens) > 0 {
 		return nil, bad
@@ -61,7 +62,10 @@ func filterTokens(filter string) (out []filterToken, ok bool) {
 	return out, true
 }
 
-type filterParser struct{ tokens []filterToken }
+type filterParser struct {
+	tokens     []filterToken
+	comparable func(path []string) bool
+}
 
 func (p *filterParser) peek() filterToken {
 	if len(p.tokens) == 0 {
@@ -130,6 +134,9 @@ func (p *filterParser) comparison() func(object) bool {
 		return nil
 	}
 	path := strings.Split(field.text, ".")
+	if !p.comparable(path) {
+		return nil
+	}
 	literal := value.text
 	switch {
 	case op.kind == "op" && op.text == ":" && literal == "*" && value.kind == "word":
@@ -156,4 +163,29 @@ func isSet(o object, path []string) bool {
 	}
 	_, ok := o[path[len(path)-1]]
 	return ok
+}
+
+// comparable reports whether a list's things have a single value at a path.
+func (c *call) comparable(collection string) func(path []string) bool {
+	return func(path []string) bool {
+		answer := c.m.service.Schemas[c.m.Response.Ref].Properties["items"]
+		if strings.HasSuffix(c.m.ID, "aggregatedList") {
+			answer = c.m.service.Schemas[answer.Additional.Ref].Properties[collection]
+		}
+		s := answer.Items
+		for _, name := range path {
+			if s.Ref != "" {
+				s = c.m.service.Schemas[s.Ref]
+			}
+			next := s.Properties[name]
+			if next == nil {
+				next = s.Additional
+			}
+			if next == nil {
+				return false
+			}
+			s = next
+		}
+		return s.Ref == "" && s.Type != "object" && s.Type != "array"
+	}
 }

@@ -27,7 +27,7 @@ func listAll(collection, kind string) handler {
 				found[i] = c.withQuotas(r)
 			}
 		}
-		all, err := c.matching(found)
+		all, err := c.matching(collection, found)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func aggregated(collection, kind string, scopes ...string) handler {
 		if len(silent) > 0 && c.query.Get("returnPartialSuccess") != "true" {
 			return nil, BackendError()
 		}
-		all, err := c.matching(all)
+		all, err := c.matching(collection, all)
 		if err != nil {
 			return nil, err
 		}
@@ -119,8 +119,8 @@ func docs(all []*resource) []any {
 }
 
 // matching applies the call's filter.
-func (c *call) matching(all []*resource) ([]*resource, error) {
-	matches, err := parseFilter(c.query.Get("filter"))
+func (c *call) matching(collection string, all []*resource) ([]*resource, error) {
+	matches, err := parseFilter(c.query.Get("filter"), c.comparable(collection))
 	if err != nil {
 		return nil, err
 	}

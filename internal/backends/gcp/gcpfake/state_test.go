@@ -80,10 +80,25 @@ func TestFilters(t *testing.T) {
 		}
 	}
 	for _, filter := range []string{`labels.fleet`, `= x`, `name = `, `name > a`, `NOT name=a`, `name=a OR name=b AND name=c`, `name=a name=b`,
-		`(name=a`, `name=a)`, `name=a*`, `name:a`, `name eq [`, `Labels.fleet=x`, `"name"=a`} {
+		`(name=a`, `name=a)`, `name=a*`, `name:a`, `name eq [`, `metadata.key=x`, `colour=red`, `tags=x`, `disks.boot=true`, `Labels.fleet=x`, `"name"=a`} {
 		code, out := w.do("GET", instances+"?filter="+url.QueryEscape(filter), "")
 		if code != 400 || !strings.Contains(at[string](out, "error", "message"), "Invalid list filter expression") {
 			t.Errorf("%s: %d %v", filter, code, out)
+		}
+	}
+}
+
+func TestAFilterAsksForWhatTheThingsHave(t *testing.T) {
+	w := newWire(t, gcpfake.Options{Latency: quick})
+	for path, want := range map[string]int{
+		"/aggregated/instances?filter=labels.a%3Db": 200,
+		"/aggregated/disks?filter=labels.a%3Db":     200,
+		"/aggregated/addresses?filter=status%3DX":   200,
+		"/global/firewalls?filter=labels.a%3Db":     400, // rules have no labels
+		"/global/firewalls?filter=sourceRanges%3Dx": 400,
+	} {
+		if code, out := w.do("GET", root+path, ""); code != want {
+			t.Errorf("%s: %d %v", path, code, out)
 		}
 	}
 }
