@@ -100,6 +100,7 @@ func (d *driver) read(ctx context.Context, e entry) {
 			return false
 		}
 		o.read(inst, err, d.loop.policy, time.Now())
+		o.mended(e.Assignment)
 		o.Stale = o.Stale || again
 		return true
 	})

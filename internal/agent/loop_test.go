@@ -100,10 +100,17 @@ type scripted struct {
 	read error
 	lost bool // running instances show no address
 	fail bool // their addresses cannot be read
+	left bool // running instances are paused, and are left so for a person
 }
 
 func (b *scripted) Ensure(ctx context.Context, r backends.Request, report func(backends.Progress)) (backends.Instance, error) {
 	b.said.note("  ensure generation %d %s", r.Generation, r.Desired)
+	b.mu.Lock()
+	left := b.left
+	b.mu.Unlock()
+	if left {
+		return backends.Instance{}, backends.Errorf(backends.ErrConflict, "start", "it is left to you")
+	}
 	return b.Backend.Ensure(ctx, r, report)
 }
 
@@ -114,7 +121,7 @@ func (b *scripted) Delete(ctx context.Context, r backends.Ref) error {
 
 func (b *scripted) Get(ctx context.Context, r backends.Ref) (backends.Instance, error) {
 	b.mu.Lock()
-	err, lost, fail := b.read, b.lost, b.fail
+	err, lost, fail, left := b.read, b.lost, b.fail, b.left
 	b.mu.Unlock()
 	if err != nil {
 		return backends.Instance{}, err
@@ -122,6 +129,9 @@ func (b *scripted) Get(ctx context.Context, r backends.Ref) (backends.Instance, 
 	i, err := b.Backend.Get(ctx, r)
 	if lost || fail {
 		i.Addresses, i.AddressUnread = nil, fail
+	}
+	if left {
+		i.Status, i.Reason = backends.StatusPaused, "PausedByUser"
 	}
 	return i, err
 }
@@ -302,6 +312,21 @@ func TestTranscripts(t *testing.T) {
 			s.happen("reads fail", func() error { s.backend.failReads(hostFault); s.woken(testUID); return nil })
 			s.after(time.Minute)
 			s.happen("reads work", func() error { s.backend.failReads(nil); return nil })
+			s.after(time.Hour)
+		},
+		"what is left to a person is well once they mended it": func(s *stage) {
+			s.want(bus.DesiredRunning, 1, "")
+			s.after(time.Minute)
+			for _, left := range []bool{true, false} {
+				s.happen(map[bool]string{true: "paused by somebody", false: "resumed by somebody"}[left], func() error {
+					s.backend.mu.Lock()
+					s.backend.left = left
+					s.backend.mu.Unlock()
+					s.woken(testUID)
+					return nil
+				})
+				s.after(2 * time.Minute)
+			}
 			s.after(time.Hour)
 		},
 		"an address that its sources lose is kept for a while": func(s *stage) {

@@ -172,6 +172,14 @@ func (o *observed) read(i backends.Instance, err error, p policy, now time.Time)
 	}
 }
 
+// mended forgets the error of an Ensure for w where a read shows that all is as wanted:
+// somebody else has done it.
+func (o *observed) mended(w bus.Assignment) {
+	if !o.Stale && o.satisfies(w) {
+		o.Err, o.Failures = nil, 0
+	}
+}
+
 // instance takes what a backend returned.
 func (o *observed) instance(i backends.Instance, p policy, now time.Time) {
 	was := o.alive()

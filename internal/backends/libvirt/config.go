@@ -28,6 +28,7 @@ type Config struct {
 	CPUMode string `yaml:"cpuMode"`
 	// VirtType is "auto" (the default: kvm where it really works), "kvm" or "qemu".
 	VirtType string `yaml:"virtType"`
+	Repair   Repair `yaml:"repair"`
 }
 
 // Options are what an agent gives beside configuration.
@@ -48,7 +49,7 @@ func (c Config) withDefaults() Config {
 	if c.URI == "" {
 		c.URI = "qemu:///system"
 	}
-	c.TLS = c.TLS.withDefaults()
+	c.TLS, c.Repair = c.TLS.withDefaults(), c.Repair.withDefaults()
 	if c.StoragePool == "" {
 		c.StoragePool = "default"
 	}
@@ -76,7 +77,7 @@ func (c Config) validate() error {
 	if !name.MatchString(c.StoragePool) {
 		return fmt.Errorf("storagePool: %q is no pool's name", c.StoragePool)
 	}
-	if err := c.Network.validate(); err != nil {
+	if err := errors.Join(c.Network.validate(), c.Repair.validate()); err != nil {
 		return err
 	}
 	switch c.CPUMode {

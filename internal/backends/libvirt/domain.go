@@ -81,6 +81,8 @@ func (p blueprint) render() (string, error) {
 			}},
 			// Some guests hang at boot without a video device; nobody looks at it.
 			Videos: []libvirtxml.DomainVideo{{Model: libvirtxml.DomainVideoModel{Type: "vga", Heads: 1}}},
+			// A kernel that gives up says so, and its guest is started again.
+			Panics: []libvirtxml.DomainPanic{{Model: "isa"}},
 			// A fresh guest makes its host keys: without a source of entropy that takes minutes.
 			RNGs: []libvirtxml.DomainRNG{{
 				Model:   "virtio",

@@ -20,63 +20,6 @@ func (w *work) power(s *session) error {
 	return w.start(s)
 }
 
-// start makes it run. A guest that was suspended is resumed, one that crashed is reset, a
-// saved image is thrown away: its guest would wake up with connections of long ago.
-func (w *work) start(s *session) error {
-	state, reason, err := domainState(s, w.dom)
-	if err != nil {
-		return err
-	}
-	if state == golibvirt.DomainShutdown {
-		if state, reason, err = w.waitOff(s, w.b.grace); err != nil {
-			return err
-		}
-	}
-	switch state {
-	case golibvirt.DomainRunning, golibvirt.DomainBlocked:
-		return nil
-	case golibvirt.DomainPmsuspended:
-		return s.write("domain.wakeup", "wake domain", func(l *golibvirt.Libvirt) error { return l.DomainPmWakeup(w.dom, 0) })
-	case golibvirt.DomainPaused:
-		return w.resume(s, golibvirt.DomainPausedReason(reason))
-	case golibvirt.DomainCrashed, golibvirt.DomainShutdown:
-		if err := w.destroy(s); err != nil {
-			return err
-		}
-	case golibvirt.DomainShutoff:
-		if golibvirt.DomainShutoffReason(reason) == golibvirt.DomainShutoffMigrated {
-			return backends.Errorf(backends.ErrConflict, "start domain",
-				"the guest of proxy %s was migrated to another host and is not started a second time; migrate it back, or undefine it here", w.r.Proxy)
-		}
-	}
-	w.report(backends.Progress{Step: "starting domain"})
-	return s.write("domain.start", "start domain", func(l *golibvirt.Libvirt) error {
-		_, err := l.DomainCreateWithFlags(w.dom, uint32(golibvirt.DomainStartForceBoot))
-		if hasCode(err, golibvirt.ErrOperationInvalid) {
-			// Somebody started it first.
-			if active, err := l.DomainIsActive(w.dom); err == nil && active == 1 {
-				return nil
-			}
-		}
-		return err
-	})
-}
-
-func (w *work) resume(s *session, reason golibvirt.DomainPausedReason) error {
-	switch reason {
-	case golibvirt.DomainPausedMigration, golibvirt.DomainPausedSave, golibvirt.DomainPausedDump, golibvirt.DomainPausedSnapshot,
-		golibvirt.DomainPausedStartingUp, golibvirt.DomainPausedPostcopy, golibvirt.DomainPausedShuttingDown:
-		return backends.Errorf(backends.ErrTransient, "resume domain",
-			"the guest of proxy %s is paused by a job of libvirt's (%s), which is waited for", w.r.Proxy, pausedReason(reason))
-	case golibvirt.DomainPausedCrashed, golibvirt.DomainPausedPostcopyFailed:
-		if err := w.destroy(s); err != nil {
-			return err
-		}
-		return w.start(s)
-	}
-	return s.write("domain.resume", "resume domain", func(l *golibvirt.Libvirt) error { return l.DomainResume(w.dom) })
-}
-
 // stop asks the guest to shut down and switches it off when it does not.
 func (w *work) stop(s *session) error {
 	state, _, err := domainState(s, w.dom)

@@ -29,6 +29,32 @@ func TestAGuestThatWasPausedIsTold_AndResumed(t *testing.T) {
 	h.delete(t, req.Ref)
 }
 
+func TestAGuestIsLeftToAPersonWhereThatIsConfigured(t *testing.T) {
+	d := startDaemon(t)
+	h := remoteHost(t, d, Config{URI: d.URI(), VirtType: "qemu", Repair: Repair{Stopped: Report, Paused: Report}})
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	for _, c := range []struct{ spoil, mend string }{{"suspend", "resume"}, {"destroy", "start"}} {
+		h.Virsh(t, c.spoil, n)
+		before := h.Virsh(t, "domstate", n)
+		_, err := h.Ensure(t.Context(), req, nil)
+		wantClass(t, err, backends.ErrConflict)
+		if after := h.Virsh(t, "domstate", n); after != before {
+			t.Errorf("%s: it went from %s to %s", c.spoil, before, after)
+		}
+		h.Virsh(t, c.mend, n)
+		h.ensure(t, req)
+	}
+	req.Generation, req.Desired = 2, backends.Stopped
+	h.ensure(t, req)
+	req.Generation, req.Desired = 3, backends.Running
+	if i := h.ensure(t, req); i.Status != backends.StatusRunning {
+		t.Errorf("stopped and started again as asked: %+v", i)
+	}
+	h.delete(t, req.Ref)
+}
+
 func TestASavedGuestStartsFreshAndItsImageIsGone(t *testing.T) {
 	h := startHost(t)
 	req := request(newRef())
