@@ -69,6 +69,7 @@ type Assignment struct {
 	Pool         string  `json:"pool,omitempty"`
 	Desired      Desired `json:"desired"`
 	Spec         *Spec   `json:"spec,omitempty"`
+	Recovery     string  `json:"recovery,omitempty"` // last recovery when it was written, see [Admission]
 }
 
 // Tombstone reports whether the assignment says that its uid must not exist.
@@ -127,7 +128,9 @@ type Host struct {
 	Offer     Offer             `json:"offer"`
 	Checks    []Check           `json:"checks,omitempty"`
 	Unclaimed []Unclaimed       `json:"unclaimed,omitempty"`
-	Version   string            `json:"version,omitempty"` // of the agent
+	// Incarnation of the streams that it works for; empty before the first contact.
+	Incarnation string `json:"incarnation,omitempty"`
+	Version     string `json:"version,omitempty"` // of the agent
 }
 
 // Offer is what a host can run.
@@ -178,9 +181,12 @@ type Beat struct {
 	HostID      string `json:"hostId"`
 	Session     uint64 `json:"session"`
 	Incarnation string `json:"incarnation,omitempty"`
-	Seq         uint64 `json:"seq"` // highest assignment sequence that was recorded
-	Digest      string `json:"digest"`
-	Resync      bool   `json:"resync,omitempty"` // the record was lost: deliver everything again
+	Recovery    string `json:"recovery,omitempty"` // last that it accepted
+	// Run is a ULID of this start of the agent. Two that alternate are two agents at once.
+	Run    string `json:"run,omitempty"`
+	Seq    uint64 `json:"seq"` // highest assignment sequence that was recorded
+	Digest string `json:"digest"`
+	Resync bool   `json:"resync,omitempty"` // the record was lost: deliver everything again
 	// NoConsumer: the host's consumer is not there, so nothing reaches it until it is made.
 	NoConsumer bool `json:"noConsumer,omitempty"`
 }

@@ -6,7 +6,7 @@ import "time"
 // takeover possible, and what remembers the accepted intent when a bad one overwrites it.
 type Ledger struct {
 	Type       string    `json:"type"`
-	Kind       string    `json:"kind"` // "proxy", "pool" or "host"
+	Kind       string    `json:"kind"` // "proxy", "pool", "host" or "fleet"
 	Name       string    `json:"name"`
 	IntentSeq  uint64    `json:"intentSeq,omitempty"` // of the accepted document
 	Accepted   *Intent   `json:"accepted,omitempty"`
@@ -35,6 +35,14 @@ type Ledger struct {
 	// because it is silent (zero: they are not).
 	Orders *HostOrders `json:"orders,omitempty"`
 	Lost   time.Time   `json:"lost,omitzero"`
+
+	// Of the fleet (kind and name "fleet"): why nothing is deleted or moved, the last recovery
+	// with the incarnations whose hosts it takes along (see [Admission]), and those that hosts
+	// were heard of since.
+	Frozen   string   `json:"frozen,omitempty"`
+	Recovery string   `json:"recovery,omitempty"`
+	Recovers []string `json:"recovers,omitempty"`
+	Heard    []string `json:"heard,omitempty"`
 }
 
 // HostOrders are what people asked for one host. Nothing of it ends by itself but a

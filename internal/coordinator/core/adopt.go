@@ -9,14 +9,25 @@ import (
 )
 
 // adopt binds a proxy to something that is there already and that the ledger did not know,
-// or says why it cannot be. What it was made of is not known: it counts as what the intent
-// asks for.
+// or says why it cannot be.
 func (m *Model) adopt(p *proxy, s *Stranding, cause string) (why string) {
+	d := m.reopen(p)
+	if why := m.adoptInto(d, s, cause); why != "" {
+		return why
+	}
+	m.conclude(d)
+	m.mark(p)
+	return ""
+}
+
+// adoptInto makes an adoption part of a decision. What the thing was made of is not known:
+// it counts as what the intent asks for.
+func (m *Model) adoptInto(d *decision, s *Stranding, cause string) (why string) {
 	h := m.hosts[s.Host]
 	if h == nil || h.doc == nil || !h.reachable {
 		return "host " + s.Host + " is silent"
 	}
-	spec := p.ledger.Accepted.Spec
+	spec := d.next.Accepted.Spec
 	if w := placement.Matches(h.offer, spec.Placement); !w.Fits() {
 		return "host " + s.Host + " is not one that the intent asks for: " + w.String()
 	}
@@ -24,15 +35,12 @@ func (m *Model) adopt(p *proxy, s *Stranding, cause string) (why string) {
 	if !w.Fits() {
 		return "host " + s.Host + ": " + w.String()
 	}
-	d := m.reopen(p)
 	n := &d.next
 	n.UID, n.Host, n.HostID, n.Generation = s.UID, h.name, h.id, m.lastGeneration(s)+1
 	n.Bound, n.Defaulted, n.Shape = &b.Spec, b.Defaulted, &b.Shape
 	m.apply(d)
-	m.sayProxy(p, "Adopted", bus.Event{Cause: cause, Host: h.name, UID: s.UID, Seq: n.IntentSeq, Message: "what was found on host " + h.name + " is taken as it"})
-	m.conclude(d)
+	m.sayProxy(d.p, "Adopted", bus.Event{Cause: cause, Host: h.name, UID: s.UID, Seq: n.IntentSeq, Message: "what was found on host " + h.name + " is taken as it"})
 	m.forgetStray(s)
-	m.mark(p)
 	return ""
 }
 

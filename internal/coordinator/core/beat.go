@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"proxyfleet/internal/bus"
+	"proxyfleet/internal/coordinator/intents"
 )
 
 // drift is what the last beat said, to tell lasting differences from messages on their way.
@@ -15,6 +16,11 @@ type drift struct {
 func (m *Model) onBeat(beat Beat) {
 	h := m.hosts[beat.Host]
 	doc := beat.Doc
+	if m.live && doc.NoConsumer && (h == nil || h.id == "") && intents.Label("host", beat.Host, maxHostName) == nil {
+		// Its document was lost with the streams: it says everything again once it can see them.
+		unknown := &host{name: beat.Host, id: doc.HostID}
+		m.do(AdmitHost{beat.Host, m.admission(unknown)})
+	}
 	if !m.live || h == nil || h.orders.Removed != nil || h.id != doc.HostID || doc.Session < h.session {
 		return // unknown, another host of the name, or an earlier session
 	}
@@ -83,28 +89,15 @@ func (m *Model) digest(h *host) string {
 // noteIncarnation freezes deletions and moves when a host has recorded what these streams
 // never held: they were lost, recreated or restored, and what they say may be old.
 func (m *Model) noteIncarnation(h *host, doc bus.Beat) {
-	if doc.Incarnation != "" && doc.Incarnation != m.cfg.Installation.Incarnation {
-		m.freeze(fmt.Sprintf("host %s knows these streams as incarnation %s; they are %s now", h.name, doc.Incarnation, m.cfg.Installation.Incarnation))
+	m.hear(h, doc.Incarnation)
+	if doc.Recovery != m.recovery { // it counts in sequences of before
+		h.drift.ahead = 0
 		return
 	}
 	if h.drift.ahead > m.high {
 		m.freeze(fmt.Sprintf("host %s has recorded assignment %d; the stream ends at %d", h.name, h.drift.ahead, m.high))
 	}
 	h.drift.ahead = doc.Seq // judged at the next beat: ours may be on its way
-}
-
-// freeze stops deletions and moves until a person has looked.
-func (m *Model) freeze(why string) {
-	if m.frozen != "" {
-		return
-	}
-	m.frozen = "deletions and moves are frozen: " + why
-	m.do(Alarm{"Frozen", m.frozen})
-	m.sayFleet("Frozen", m.frozen, 0)
-	for _, p := range sorted(m.proxies) {
-		m.mark(p)
-	}
-	m.markPools()
 }
 
 func (m *Model) tickHost(h *host) {

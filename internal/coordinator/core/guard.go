@@ -33,7 +33,7 @@ func (m *Model) verify(d *decision, host, uid string, want bus.Assignment) {
 	b := m.binding(host, uid)
 	what := "is missing"
 	if b != nil && b.assign != nil {
-		if b.assign.Incarnation != "" && b.assign.Incarnation != want.Incarnation {
+		if m.foreign(b.assign.Incarnation) {
 			m.freeze(fmt.Sprintf("the assignment of uid %s is of incarnation %s", uid, b.assign.Incarnation))
 			return
 		}
@@ -47,6 +47,9 @@ func (m *Model) verify(d *decision, host, uid string, want bus.Assignment) {
 		return
 	}
 	d.write(host, want)
+	if b != nil && b.assign != nil && b.assign.Recovery != want.Recovery {
+		return // a recovery writes everything again
+	}
 	m.sayProxy(d.p, "ForeignWrite", bus.Event{Cause: "leader", Host: host, UID: uid,
 		Message: "its assignment " + what + "; it is written again as it was decided"})
 }

@@ -4,7 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"proxyfleet/internal/bus"
@@ -188,7 +191,10 @@ func (m *Model) admit(h *host, doc *bus.Host) {
 
 // admission is what the consumer of a host should say.
 func (m *Model) admission(h *host) bus.Admission {
-	return bus.Admission{HostID: h.id, Word: fmt.Sprintf("the name %s belongs to host id %s as long as that one lives", h.name, h.id)}
+	return bus.Admission{
+		HostID: h.id, Word: fmt.Sprintf("the name %s belongs to host id %s as long as that one lives", h.name, h.id),
+		Recovery: m.recovery, Recovers: strings.Join(slices.Sorted(maps.Keys(m.taken)), ","),
+	}
 }
 
 func (m *Model) commitHost(h *host) {
@@ -207,6 +213,7 @@ func (m *Model) update(h *host, doc *bus.Host) {
 	}
 	m.noteSession(h, doc.Session)
 	h.doc = doc
+	m.hear(h, doc.Incarnation)
 	o := h.offer
 	o.Backend, o.Zone, o.Labels, o.Offer = doc.Backend, doc.Zone, doc.Labels, doc.Offer
 	m.offers[h.name] = o

@@ -52,26 +52,30 @@ type Model struct {
 	now  time.Time
 	uids uidSource
 
-	proxies    map[string]*proxy
-	pools      map[string]*pool
-	hosts      map[string]*host
-	offers     map[string]*placement.Host // hosts as placement sees them
-	waiting    map[*proxy]bool            // an accepted intent waits for a host
-	held       map[*proxy]bool            // an intent waits until streams have room
-	queue      map[*proxy]bool            // to leave a lost or drained host in its turn
-	keepers    map[*proxy][]string        // anti-affinity of the intents that have one
-	turns      int                        // moves left until the next tick
-	dirty      []*proxy                   // to be reconciled, in order
-	dirtyPools []*pool
-	changed    []*host                    // to be shown, and offered to who waits
-	put        [Buckets]map[string]string // the inventory as commanded last, by bucket
-	high       uint64                     // highest sequence seen in the assignments stream
-	full       string                     // why only deletions are taken on, or empty
-	frozen     string                     // why nothing is deleted or moved, or empty
-	lossHeld   string                     // why no host is given up, or empty
-	pruneAt    time.Time                  // when to look for uids to forget
-	commits    []Command                  // of this step
-	commands   []Command                  // of this step, to follow the commits
+	proxies     map[string]*proxy
+	pools       map[string]*pool
+	hosts       map[string]*host
+	offers      map[string]*placement.Host // hosts as placement sees them
+	waiting     map[*proxy]bool            // an accepted intent waits for a host
+	held        map[*proxy]bool            // an intent waits until streams have room
+	queue       map[*proxy]bool            // to leave a lost or drained host in its turn
+	keepers     map[*proxy][]string        // anti-affinity of the intents that have one
+	turns       int                        // moves left until the next tick
+	dirty       []*proxy                   // to be reconciled, in order
+	dirtyPools  []*pool
+	changed     []*host                    // to be shown, and offered to who waits
+	put         [Buckets]map[string]string // the inventory as commanded last, by bucket
+	high        uint64                     // highest sequence seen in the assignments stream
+	full        string                     // why only deletions are taken on, or empty
+	frozen      string                     // why nothing is deleted or moved, or empty
+	recovery    string                     // last recovery, a ULID; empty: there was none
+	taken       map[string]bool            // incarnations that recoveries took along
+	heard       map[string]bool            // others that hosts work for
+	fleetEchoes echoes
+	lossHeld    string    // why no host is given up, or empty
+	pruneAt     time.Time // when to look for uids to forget
+	commits     []Command // of this step
+	commands    []Command // of this step, to follow the commits
 }
 
 // New returns an empty model.
@@ -83,6 +87,8 @@ func New(cfg Config) *Model {
 		hosts:   map[string]*host{},
 		offers:  map[string]*placement.Host{},
 		waiting: map[*proxy]bool{},
+		heard:   map[string]bool{},
+		taken:   map[string]bool{},
 		held:    map[*proxy]bool{},
 		queue:   map[*proxy]bool{},
 		keepers: map[*proxy][]string{},
@@ -204,6 +210,8 @@ func (m *Model) onMessage(msg bus.Msg) {
 		m.onLedger(at.Name, msg)
 	case at.Kind == "ledger" && at.Class == "pool":
 		m.onPoolLedger(at.Name, msg)
+	case at.Kind == "ledger" && at.Class == "fleet":
+		m.onFleetLedger(msg)
 	case at.Kind == "ledger" && at.Class == "host":
 		m.onHostLedger(at.Name, msg)
 	case at.Kind == "assign":

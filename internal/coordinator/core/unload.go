@@ -27,6 +27,9 @@ func (m *Model) unload(at bus.Parsed) {
 		if po := m.pools[at.Name]; po != nil {
 			po.ledger, po.ledgerSeq, po.stored, po.echoes = emptyPoolLedger(at.Name), 0, false, echoes{}
 		}
+	case at.Kind == "ledger" && at.Class == "fleet":
+		m.frozen, m.recovery, m.fleetEchoes = "", "", echoes{}
+		m.taken, m.heard = map[string]bool{}, map[string]bool{}
 	case at.Kind == "ledger" && at.Class == "host":
 		if h := m.hosts[at.Name]; h != nil {
 			h.id, h.orders, h.lost, h.echoes = "", bus.HostOrders{}, time.Time{}, echoes{}
