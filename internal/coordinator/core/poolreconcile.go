@@ -84,6 +84,7 @@ func (m *Model) acceptPool(po *pool) {
 	}
 	po.noteTemplate()
 	m.judgeAll(po)
+	m.enlistAll(po)
 }
 
 // terms are the numbers that a pool's document and requests come to.

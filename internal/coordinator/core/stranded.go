@@ -203,6 +203,8 @@ func (c Adopt) decide(m *Model) (any, *intents.Invalid) {
 	}
 	p := m.proxies[s.Proxy]
 	switch {
+	case m.enlist(s, "person"):
+		return *s, nil
 	case p == nil || p.ledger.Accepted == nil || p.ledger.Accepted.Desired == bus.DesiredAbsent:
 		return nil, &intents.Invalid{Code: intents.CodeInvalid, Field: "uid", Message: fmt.Sprintf("no intent asks for proxy %s; publish one first", s.Proxy)}
 	case p.ledger.UID != "":
