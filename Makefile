@@ -59,11 +59,14 @@ bench: ## Measure the way from intent to state, and show it with benchstat
 
 
 .PHONY: tools
-tools: ## Build the pinned tools (nats, nats-server, benchstat, golangci-lint) into the cache
+tools: ## Build the pinned tools (nats, golangci-lint, kube-apiserver, …) into the cache
 	e2e/tools.sh nats
 	e2e/tools.sh nats-server
 	e2e/tools.sh benchstat
 	e2e/tools.sh golangci-lint
+	e2e/tools.sh kube-apiserver
+	e2e/tools.sh etcd
+	e2e/tools.sh kwok
 
 .PHONY: guest-image
 guest-image: ## Build the Debian guest for tests and demo-kvm into the cache (root; about 4 minutes)

@@ -27,9 +27,12 @@ trap 'rm -f "$guest"' EXIT
 e2e/guest/build.sh >"$guest" & # mostly waits for the network, so tools are built beside it
 PROXYFLEET_NATS_CLI=$(e2e/tools.sh nats)
 PROXYFLEET_NATS_SERVER=$(e2e/tools.sh nats-server)
+PROXYFLEET_KUBE_APISERVER=$(e2e/tools.sh kube-apiserver)
+PROXYFLEET_ETCD=$(e2e/tools.sh etcd)
+PROXYFLEET_KWOK=$(e2e/tools.sh kwok)
 wait $! || { echo "test: the guest image could not be built" >&2; exit 1; }
 PROXYFLEET_GUEST_IMAGE=$(cat "$guest")
-export PROXYFLEET_GUEST_IMAGE PROXYFLEET_NATS_CLI PROXYFLEET_NATS_SERVER
+export PROXYFLEET_GUEST_IMAGE PROXYFLEET_NATS_CLI PROXYFLEET_NATS_SERVER PROXYFLEET_KUBE_APISERVER PROXYFLEET_ETCD PROXYFLEET_KWOK
 
 # real: needs programs of this machine; guest: boots a guest, minutes without KVM; pve: needs
 # the API schema.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds a pinned tool into the cache, once per version, and prints its path.
 #
-#   e2e/tools.sh nats | nats-server | benchstat | golangci-lint
+#   e2e/tools.sh nats | nats-server | benchstat | golangci-lint | kube-apiserver | etcd | kwok
 #
-# Versions stand in tools/go.mod and tools/lint/go.mod. Nothing is put on a PATH.
+# Versions stand in tools/go.mod, tools/lint/go.mod and tools/kube/*/go.mod. Nothing is put on a PATH.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -12,6 +12,9 @@ nats) module=tools package=github.com/nats-io/natscli/nats ;;
 nats-server) module=tools package=github.com/nats-io/nats-server/v2 ;;
 benchstat) module=tools package=golang.org/x/perf/cmd/benchstat ;;
 golangci-lint) module=tools/lint package=github.com/golangci/golangci-lint/v2/cmd/golangci-lint ;;
+kube-apiserver) module=tools/kube/apiserver package=k8s.io/kubernetes/cmd/kube-apiserver ;;
+etcd) module=tools/kube/etcd package=go.etcd.io/etcd/server/v3 ;;
+kwok) module=tools/kube/kwok package=sigs.k8s.io/kwok/cmd/kwok ;;
 *) echo "tools: there is no tool '${1:-}'" >&2; exit 1 ;;
 esac
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/gcp"
+	"proxyfleet/internal/backends/kubernetes"
 	"proxyfleet/internal/backends/libvirt"
 	"proxyfleet/internal/backends/local"
 	"proxyfleet/internal/backends/proxmox"
@@ -22,7 +24,7 @@ const LocalChild = "local-proxy"
 type opener func(backends.Owner, *slog.Logger) (backends.Backend, error)
 
 // BackendTypes are what backend.type may be.
-func BackendTypes() []string { return []string{"local", "libvirt", "proxmox", "sim"} }
+func BackendTypes() []string { return []string{"local", "libvirt", "proxmox", "gcp", "kubernetes", "sim"} }
 
 // opener decodes the backend's own keys strictly. It opens nothing.
 func (c Config) opener() (opener, error) {
@@ -54,6 +56,22 @@ func (c Config) opener() (opener, error) {
 		}
 		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
 			return proxmox.New(own, c.HostConfig, proxmox.Options{Owner: o, Log: log, StateDir: c.StateDir})
+		}, nil
+	case kubernetes.Kind:
+		var own kubernetes.Config
+		if err := c.Backend.decode(&own); err != nil {
+			return nil, err
+		}
+		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+			return kubernetes.New(own, c.HostConfig, kubernetes.Options{Owner: o, Log: log})
+		}, nil
+	case "gcp":
+		var own gcp.Config
+		if err := c.Backend.decode(&own); err != nil {
+			return nil, err
+		}
+		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
+			return gcp.New(own, c.HostConfig, gcp.Options{Owner: o, Log: log, StateDir: c.StateDir})
 		}, nil
 	case "sim":
 		var own sim.Config

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"proxyfleet/internal/backends/gcp"
+	"proxyfleet/internal/backends/kubernetes"
 	"proxyfleet/internal/backends/libvirt"
 	"proxyfleet/internal/backends/local"
 	"proxyfleet/internal/backends/proxmox"
@@ -62,7 +64,7 @@ func TestEveryBackendOfTheSampleLoads(t *testing.T) {
 	head, rest, _ := strings.Cut(string(Sample()), "\nbackend:")
 	_, rest, _ = strings.Cut(rest, "\n# backend:")
 	rest = "\n# backend:" + rest
-	for _, name := range []string{"local", "proxmox", "sim"} {
+	for _, name := range []string{"local", "proxmox", "gcp", "kubernetes", "sim"} {
 		at := strings.Index(rest, "# backend:\n#   type: "+name)
 		if at < 0 {
 			t.Fatalf("no backend %s in the sample", name)
@@ -109,7 +111,7 @@ func TestTheSampleHasEveryField(t *testing.T) {
 	}
 	for path, typ := range map[string]reflect.Type{"": reflect.TypeFor[Config](), "backend libvirt: ": reflect.TypeFor[libvirt.Config](),
 		"backend local: ":   reflect.TypeFor[local.Config](),
-		"backend proxmox: ": reflect.TypeFor[proxmox.Config](), "backend sim: ": reflect.TypeFor[sim.Config]()} {
+		"backend proxmox: ": reflect.TypeFor[proxmox.Config](), "backend gcp: ": reflect.TypeFor[gcp.Config](), "backend kubernetes: ": reflect.TypeFor[kubernetes.Config](), "backend sim: ": reflect.TypeFor[sim.Config]()} {
 		if missing := walk(typ, path); len(missing) > 0 {
 			t.Errorf("missing in the sample: %s", strings.Join(missing, ", "))
 		}

@@ -1,0 +1,42 @@
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"proxyfleet/internal/backends"
+)
+
+func TestWhatCannotBeUsedIsSaidByItsField(t *testing.T) {
+	for want, spoil := range map[string]func(*Config, *backends.HostConfig){
+		"kubeconfig":         func(c *Config, _ *backends.HostConfig) { c.Kubeconfig = "relative" },
+		"context":            func(c *Config, _ *backends.HostConfig) { c.Context = "x" },
+		"namespace":          func(c *Config, _ *backends.HostConfig) { c.Namespace = "a.b" },
+		"namespace: \"\"":    func(c *Config, _ *backends.HostConfig) { c.Namespace = "" },
+		"expose":             func(c *Config, _ *backends.HostConfig) { c.Expose = "hostPort" },
+		"serviceAnnotations": func(c *Config, _ *backends.HostConfig) { c.ServiceAnnotations = map[string]string{"a": "b"} },
+		"pullSecret":         func(c *Config, _ *backends.HostConfig) { c.PullSecret = "A" },
+		"prober: labels":     func(c *Config, _ *backends.HostConfig) { c.Prober.Namespace = "x" },
+		"prober.namespace":   func(c *Config, _ *backends.HostConfig) { c.Prober = Prober{"A", map[string]string{"a": "b"}} },
+		"prober.labels":      func(c *Config, _ *backends.HostConfig) { c.Prober.Labels = map[string]string{"a": "b c"} },
+		"nodeSelector":       func(c *Config, _ *backends.HostConfig) { c.NodeSelector = map[string]string{"": "b"} },
+		"drain":              func(c *Config, _ *backends.HostConfig) { c.Drain = 1500 * time.Millisecond },
+		"startTimeout":       func(c *Config, _ *backends.HostConfig) { c.StartTimeout = -1 },
+		"images.x.container": func(_ *Config, h *backends.HostConfig) { h.Images = map[string]backends.Image{"x": {URL: "https://x"}} },
+		"machineTypes.x": func(_ *Config, h *backends.HostConfig) {
+			h.MachineTypes = map[string]backends.MachineType{"x": {Name: "e2"}}
+		},
+		"limits.overcommit": func(_ *Config, h *backends.HostConfig) { h.Limits.Overcommit.VCPUs = 2 },
+	} {
+		c, h := Config{Namespace: "proxies"}, backends.HostConfig{}
+		spoil(&c, &h)
+		b, err := New(c, h, Options{Owner: backends.Owner{Installation: "01i", HostID: "01h"}})
+		if err == nil {
+			_ = b.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error that names it", want, err)
+		}
+	}
+}

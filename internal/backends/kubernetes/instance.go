@@ -1,0 +1,87 @@
+package kubernetes
+
+import (
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"proxyfleet/internal/backends"
+)
+
+// instance is what was found, as the contract has it. There is a Secret or a Pod, and the
+// record can be read.
+func (b *Backend) instance(f found) backends.Instance {
+	if f.secret == nil {
+		return backends.Instance{Mark: b.mark(f.pod), ID: b.id(f.pod), Status: backends.StatusBroken, Reason: reasonSecretMissing,
+			Message: "somebody removed the proxy's Secret", Port: DefaultPort}
+	}
+	i := backends.Instance{Mark: b.mark(f.secret), ID: b.id(f.secret), Generation: f.record.Generation, Port: f.record.Port}
+	broken := func(reason, message string) backends.Instance {
+		i.Status, i.Reason, i.Message = backends.StatusBroken, reason, message
+		return i
+	}
+	switch {
+	case f.record.Generation == 0:
+		return broken(reasonHalfMade, "making the proxy has not come to its end")
+	case f.record.Policy && f.policy == nil:
+		return broken(reasonPolicyMissing, "somebody removed the proxy's NetworkPolicy")
+	case f.record.Expose != exposePod && f.service == nil:
+		return broken(reasonSvcMissing, "somebody removed the proxy's Service")
+	case f.pod == nil && f.record.Desired == backends.Stopped:
+		i.Status = backends.StatusStopped
+		return i
+	case f.pod == nil:
+		return broken(reasonPodMissing, "somebody removed the Pod")
+	}
+	v := judge(f.pod, b.seen.node(f.pod))
+	i.Status, i.Reason, i.Message = v.status, v.reason, v.message
+	i.Addresses = b.addresses(f)
+	return i
+}
+
+// id is for people, who find the proxy by it.
+func (b *Backend) id(o metav1.Object) string {
+	return o.GetNamespace() + "/" + o.GetName() + "/" + string(o.GetUID())
+}
+
+// addresses are where clients reach the proxy.
+func (b *Backend) addresses(f found) []netip.Addr {
+	var texts []string
+	switch f.record.Expose {
+	case exposeNodePort: // the Pod's own node: no other passes traffic on
+		for _, ip := range f.pod.Status.HostIPs {
+			texts = append(texts, ip.IP)
+		}
+	case exposeLoadBalancer:
+		for _, in := range f.service.Status.LoadBalancer.Ingress {
+			texts = append(texts, in.IP)
+		}
+	default:
+		for _, ip := range f.pod.Status.PodIPs {
+			texts = append(texts, ip.IP)
+		}
+	}
+	var out []netip.Addr
+	for _, t := range texts {
+		a, err := netip.ParseAddr(t)
+		if err != nil || a.Zone() != "" || !a.IsGlobalUnicast() || a.Is6() && !b.conf.IPv6 {
+			continue // a host name of a load balancer, or nothing that is ever reported
+		}
+		out = append(out, a.Unmap())
+	}
+	return out
+}
+
+// clientPort is the port that clients use, 0 where the Service has none yet.
+func clientPort(p plan, s *corev1.Service) int {
+	switch {
+	case s == nil:
+		return p.listen
+	case len(s.Spec.Ports) == 0:
+		return 0
+	case s.Spec.Type == corev1.ServiceTypeNodePort:
+		return int(s.Spec.Ports[0].NodePort)
+	}
+	return int(s.Spec.Ports[0].Port)
+}

@@ -1,0 +1,101 @@
+package kubetest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// schedule binds Pods to nodes until t ends: to the first that has room for what they
+// request, or to none, and then the Pod says so as with a real scheduler.
+func (c *Cluster) schedule(t testing.TB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			c.scheduleOnce(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+func (c *Cluster) scheduleOnce(ctx context.Context) {
+	waiting, err := c.API.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String()})
+	if err != nil || len(waiting.Items) == 0 {
+		return // also while the API server is away
+	}
+	nodes, err := c.API.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	all, err := c.API.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	free := map[string]corev1.ResourceList{}
+	for _, n := range nodes.Items {
+		if !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 {
+			free[n.Name] = n.Status.Allocatable.DeepCopy()
+		}
+	}
+	for _, p := range all.Items {
+		if room, ok := free[p.Spec.NodeName]; ok && p.Status.Phase != corev1.PodFailed && p.Status.Phase != corev1.PodSucceeded {
+			take(room, resourcehelper.PodRequests(&p, resourcehelper.PodResourcesOptions{}))
+		}
+	}
+	for _, p := range waiting.Items {
+		if p.DeletionTimestamp == nil {
+			c.bind(ctx, &p, nodes.Items, free)
+		}
+	}
+}
+
+func (c *Cluster) bind(ctx context.Context, p *corev1.Pod, nodes []corev1.Node, free map[string]corev1.ResourceList) {
+	needs := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
+	for _, n := range nodes {
+		room, ok := free[n.Name]
+		if !ok || !labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels)) || !holds(room, needs) {
+			continue
+		}
+		take(room, needs)
+		_ = c.API.CoreV1().Pods(p.Namespace).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID},
+			Target: corev1.ObjectReference{Kind: "Node", Name: n.Name}}, metav1.CreateOptions{}) // else the next round does
+		return
+	}
+	for _, have := range p.Status.Conditions {
+		if have.Type == corev1.PodScheduled && have.Reason == corev1.PodReasonUnschedulable {
+			return
+		}
+	}
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+		Reason: corev1.PodReasonUnschedulable, Message: fmt.Sprintf("0/%d nodes are available: insufficient cpu or memory.", len(nodes)),
+		LastTransitionTime: metav1.Now()})
+	_, _ = c.API.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+}
+
+func holds(room, needs corev1.ResourceList) bool {
+	return room.Cpu().Cmp(*needs.Cpu()) >= 0 && room.Memory().Cmp(*needs.Memory()) >= 0
+}
+
+func take(room, needs corev1.ResourceList) {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		q := room[name]
+		q.Sub(needs[name])
+		room[name] = q
+	}
+}
