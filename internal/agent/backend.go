@@ -24,7 +24,9 @@ const LocalChild = "local-proxy"
 type opener func(backends.Owner, *slog.Logger) (backends.Backend, error)
 
 // BackendTypes are what backend.type may be.
-func BackendTypes() []string { return []string{"local", "libvirt", "proxmox", "gcp", "kubernetes", "sim"} }
+func BackendTypes() []string {
+	return []string{"local", "libvirt", "proxmox", "gcp", "kubernetes", "sim"}
+}
 
 // opener decodes the backend's own keys strictly. It opens nothing.
 func (c Config) opener() (opener, error) {
