@@ -54,6 +54,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 	if len(has.pieces) > 0 {
 		b.refreshPool(ctx)
 	}
+	b.guests.left(ref.UID, false)
 	return backends.Step(ctx, "done")
 }
 

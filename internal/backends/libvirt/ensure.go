@@ -109,6 +109,9 @@ func (w *work) survey(s *session) error {
 	if w.seen, err = b.look(s, r.Ref); err != nil {
 		return err
 	}
+	if !w.there && b.guests.isAway(r.UID) {
+		return migratedAway(r.Proxy)
+	}
 	if w.pool, err = b.pool(s); err != nil {
 		return err
 	}

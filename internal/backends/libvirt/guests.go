@@ -21,6 +21,9 @@ const silentAfter = 4 * time.Minute
 type guests struct {
 	mu    sync.Mutex // guards known and what is in it
 	known map[string]*guest
+	// away are the uids of guests that were migrated to another host. Where libvirt then
+	// forgets the domain, nothing else tells that from one that was undefined.
+	away map[string]bool
 }
 
 type guest struct {
@@ -29,7 +32,7 @@ type guest struct {
 	silent    time.Time // without an address since; zero: it has one
 }
 
-func newGuests() guests { return guests{known: map[string]*guest{}} }
+func newGuests() guests { return guests{known: map[string]*guest{}, away: map[string]bool{}} }
 
 // saw takes the addresses of a running guest, if they were read. It returns with whom it
 // shares one, if with anybody, and for how long it has had none.
@@ -76,6 +79,24 @@ func (g *guests) stopped(uid string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.known, uid)
+}
+
+// left notes that a guest was migrated away, or that its domain is here (again).
+func (g *guests) left(uid string, away bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if away {
+		g.away[uid] = true
+	} else {
+		delete(g.away, uid)
+	}
+}
+
+// isAway reports whether a guest was last heard of when it was migrated away.
+func (g *guests) isAway(uid string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.away[uid]
 }
 
 // only forgets all but those that run.

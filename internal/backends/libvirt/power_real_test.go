@@ -55,6 +55,24 @@ func TestAGuestIsLeftToAPersonWhereThatIsConfigured(t *testing.T) {
 	h.delete(t, req.Ref)
 }
 
+func TestAGuestThatWasMigratedAwayIsNotMadeASecondTime(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	h.Virsh(t, "destroy", n)
+	h.Virsh(t, "undefine", n)
+	h.guests.left(req.UID, true) // as the watcher does: one daemon cannot migrate to itself
+	_, err := h.Ensure(t.Context(), req, nil)
+	wantClass(t, err, backends.ErrConflict)
+	if _, err := h.TryVirsh("dominfo", n); err == nil {
+		t.Error("it was made again")
+	}
+	h.delete(t, req.Ref)
+	h.ensure(t, req)
+	h.delete(t, req.Ref)
+}
+
 func TestASavedGuestStartsFreshAndItsImageIsGone(t *testing.T) {
 	h := startHost(t)
 	req := request(newRef())

@@ -147,8 +147,7 @@ func (w *work) start(s *session) error {
 		return backends.Errorf(backends.ErrTransient, "resume domain",
 			"the guest of proxy %s is paused by a job of libvirt's (%s), which is waited for", w.r.Proxy, pausedReason(golibvirt.DomainPausedReason(reason)))
 	case migrated:
-		return backends.Errorf(backends.ErrConflict, "start domain",
-			"the guest of proxy %s was migrated to another host and is not started a second time; migrate it back, or undefine it here", w.r.Proxy)
+		return migratedAway(w.r.Proxy)
 	case restart:
 		if err := w.destroy(s); err != nil {
 			return err
@@ -165,4 +164,10 @@ func (w *work) start(s *session) error {
 		}
 		return err
 	})
+}
+
+// migratedAway refuses to make a guest run a second time.
+func migratedAway(proxy string) error {
+	return backends.Errorf(backends.ErrConflict, "start domain",
+		"the guest of proxy %s was migrated to another host and is not started a second time; migrate it back, or delete the proxy and end it there", proxy)
 }

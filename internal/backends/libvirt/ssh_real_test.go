@@ -38,7 +38,13 @@ func remoteHost(t testing.TB, d daemon, cfg Config) host {
 
 func TestAHostIsKeptThroughSSHWithOneConnection(t *testing.T) {
 	d, sshd := startDaemon(t), libvirttest.StartSSHD(t)
-	h := remoteHost(t, d, throughSSH(d, sshd))
+	cfg := throughSSH(d, sshd)
+	cfg.VirtType = "auto"
+	h := remoteHost(t, d, cfg)
+	h.tryKVM = func(string) error {
+		t.Error("the agent's own device says nothing about another host")
+		return nil
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	events := h.Watch(ctx)

@@ -52,7 +52,9 @@ func (b *Backend) virt(s *session) (virt, error) {
 	var v virt
 	if b.cfg.VirtType != "qemu" {
 		v.kind = "kvm"
-		v.whyNot = b.tryKVM("/dev/kvm")
+		if !b.cfg.Remote() { // of another host libvirt's word is all there is
+			v.whyNot = b.tryKVM("/dev/kvm")
+		}
 		if v.whyNot == nil {
 			v.whyNot = supports(s, "kvm")
 			if errors.Is(v.whyNot, backends.ErrTransient) {

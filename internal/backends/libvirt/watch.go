@@ -99,11 +99,20 @@ func (b *Backend) follow(ctx context.Context, feed *backends.Feed) error {
 	}
 }
 
+// Reasons of events that something is done about here.
+const (
+	eventMigrated = "Migrated" // stopped, for it runs on another host now
+	eventStarted  = "Started"
+)
+
 // translate names what happened; an empty reason is a change of metadata, which wakes
 // nobody.
 func translate(raw any) (golibvirt.Domain, string) {
 	switch e := raw.(type) {
 	case *golibvirt.DomainEventCallbackLifecycleMsg:
+		if golibvirt.DomainEventType(e.Msg.Event) == golibvirt.DomainEventStopped && golibvirt.DomainEventStoppedDetailType(e.Msg.Detail) == golibvirt.DomainEventStoppedMigrated {
+			return e.Msg.Dom, eventMigrated
+		}
 		return e.Msg.Dom, lifecycle(golibvirt.DomainEventType(e.Msg.Event))
 	case *golibvirt.DomainEventCallbackAgentLifecycleMsg:
 		if e.State == 1 { // VIR_CONNECT_DOMAIN_EVENT_AGENT_LIFECYCLE_STATE_CONNECTED
@@ -117,7 +126,7 @@ func translate(raw any) (golibvirt.Domain, string) {
 }
 
 func lifecycle(t golibvirt.DomainEventType) string {
-	names := []string{"Defined", "Undefined", "Started", "Suspended", "Resumed", "Stopped", "Shutdown", "PMSuspended", "Crashed"}
+	names := []string{"Defined", "Undefined", eventStarted, "Suspended", "Resumed", "Stopped", "Shutdown", "PMSuspended", "Crashed"}
 	if int(t) < len(names) {
 		return names[t]
 	}
@@ -136,6 +145,12 @@ func (b *Backend) event(s *session, dom golibvirt.Domain, reason string) backend
 	}
 	if err != nil || !ours {
 		return backends.Event{Reason: reason}
+	}
+	switch reason {
+	case eventMigrated:
+		b.guests.left(m.UID, true)
+	case eventStarted:
+		b.guests.left(m.UID, false)
 	}
 	return backends.Event{UID: m.UID, Reason: reason}
 }

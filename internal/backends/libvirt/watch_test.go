@@ -12,7 +12,10 @@ func TestEventsAreNamedForPeople(t *testing.T) {
 		m.Msg.Event = int32(e)
 		return m
 	}
+	away := &golibvirt.DomainEventCallbackLifecycleMsg{}
+	away.Msg.Event, away.Msg.Detail = int32(golibvirt.DomainEventStopped), int32(golibvirt.DomainEventStoppedMigrated)
 	for want, raw := range map[string]any{
+		"Migrated":          away,
 		"Started":           lifecycle(golibvirt.DomainEventStarted),
 		"Stopped":           lifecycle(golibvirt.DomainEventStopped),
 		"Crashed":           lifecycle(golibvirt.DomainEventCrashed),
