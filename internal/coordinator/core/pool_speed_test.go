@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"time"
 
 	"proxyfleet/internal/bus"
 )
@@ -31,8 +32,12 @@ func BenchmarkPool(b *testing.B) {
 // TestOneStateInALargePoolLooksAtFewMembers compares what a state has allocated, which is
 // the same on every machine: whoever looks at all members collects them first.
 func TestOneStateInALargePoolLooksAtFewMembers(t *testing.T) {
-	cost := func(size int) uint64 {
+	cost := func(size int, rotates bool) uint64 {
 		w := worldWithPool(size)
+		if rotates { // every member is due, and the first replacement comes up
+			w.now = w.now.Add(time.Second)
+			w.settle(Request{Ask: Rotate{Pool: "p"}})
+		}
 		l := w.model.proxies["p-1"].ledger
 		flip := []bus.Phase{bus.PhaseDegraded, bus.PhaseRunning}
 		const states = 20
@@ -48,8 +53,10 @@ func TestOneStateInALargePoolLooksAtFewMembers(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return (after.TotalAlloc - before.TotalAlloc) / states
 	}
-	if small, large := cost(10), cost(1000); large > 2*small {
-		t.Errorf("a state takes %d bytes in a pool of 1,000, %d in one of 10", large, small)
+	for _, rotates := range []bool{false, true} {
+		if small, large := cost(10, rotates), cost(1000, rotates); large > 2*small {
+			t.Errorf("a state takes %d bytes in a pool of 1,000, %d in one of 10 (rotates: %t)", large, small, rotates)
+		}
 	}
 }
 
