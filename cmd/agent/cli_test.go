@@ -56,6 +56,7 @@ func TestCommandsReadTheirConfiguration(t *testing.T) {
 		{[]string{"config", "sample"}, ""},
 		{[]string{"check", "--config", good}, ""},
 		{[]string{"check", "--config", bad}, "[4:1]"},
+		{[]string{"images", "list", "--config", good}, "no installation yet"},
 		{[]string{"accept-streams", "--config", good, "x"}, "nothing to accept"},
 		{[]string{"run", "--config", bad}, "[4:1]"},
 		{[]string{"version"}, ""},

@@ -203,6 +203,7 @@ func (a *Agent) serve(ctx context.Context) error {
 		}
 	}
 	a.say(targetBackend, "", "")
+	keeper, keepsImages := b.(backends.ImageKeeper)
 	b = backends.Decorate(b, backends.Instruments{Tracer: a.opts.Tracer.Tracer(scope), Meter: a.opts.Meter.Meter(scope), Log: a.log})
 	a.out.change(func(h *bus.Host) {
 		h.Backend, h.InPlace = b.Kind(), nil
@@ -216,6 +217,10 @@ func (a *Agent) serve(ctx context.Context) error {
 	g.Go(func() error { return a.check(ctx, b) })
 	g.Go(func() error { return a.sweep(ctx, b) })
 	g.Go(func() error { return a.watch(ctx, b) })
+	if keepsImages && len(a.cfg.PrePull) > 0 {
+		p := puller{keeper: keeper, keys: a.cfg.PrePull, policy: a.loop.policy, log: a.log, say: a.say}
+		g.Go(func() error { return p.run(ctx) })
+	}
 	err := g.Wait()
 	a.loop.wait()
 	return errors.Join(err, b.Close())

@@ -49,7 +49,7 @@ func (c Config) opener() (opener, error) {
 			return nil, err
 		}
 		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
-			return libvirt.New(own, c.HostConfig, libvirt.Options{Owner: o, Log: log})
+			return libvirt.New(own, c.HostConfig, libvirt.Options{Owner: o, Log: log, StateDir: c.StateDir})
 		}, nil
 	case "proxmox":
 		var own proxmox.Config

@@ -71,6 +71,11 @@ func (c *Config) validateShapes(p *problems) {
 	if d := c.Defaults.Image; d != "" && !has(c.Images, d) {
 		p.add("defaults.image", "%q is not one of images", d)
 	}
+	for i, k := range c.PrePull {
+		if !has(c.Images, k) {
+			p.add(fmt.Sprintf("prePull[%d]", i), "%q is not one of images", k)
+		}
+	}
 	if d := c.Defaults.MachineType; d != "" && !has(c.MachineTypes, d) {
 		p.add("defaults.machineType", "%q is not one of machineTypes", d)
 	}

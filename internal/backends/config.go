@@ -4,6 +4,7 @@ package backends
 // agent decodes and validates it (names are DNS labels, one default at most).
 type HostConfig struct {
 	Images            map[string]Image       `yaml:"images"`
+	PrePull           []string               `yaml:"prePull"` // keys of Images that are fetched before a proxy asks for them
 	MachineTypes      map[string]MachineType `yaml:"machineTypes"`
 	Defaults          Defaults               `yaml:"defaults"`
 	VendorData        string                 `yaml:"vendorData"`        // cloud-init vendor-data of the operator, beside our bootstrap

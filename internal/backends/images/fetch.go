@@ -49,9 +49,12 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report Report) 
 		}
 		return base, err
 	}
-	part, err := lockPart(ctx, filepath.Join(state, "part-"+s.entry()), s)
+	part, err := Lock(ctx, filepath.Join(state, "part-"+s.entry()))
+	if err != nil && ctx.Err() != nil {
+		return Base{}, stopped(ctx.Err(), s)
+	}
 	if err != nil {
-		return Base{}, err
+		return Base{}, fileError(err, s)
 	}
 	defer part.Close() // releases the lock
 	// Somebody else may have brought it while we waited for the lock.
@@ -81,20 +84,28 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report Report) 
 // lookup finds a base that is already there; an empty Path says that none is. want is the
 // digest that the source must have: its own or the pinned one, empty where there is none.
 func lookup(dir string, s Source) (base Base, want string, err error) {
-	want = s.Digest
-	if want == "" {
-		var p pin
-		err := readJSON(pinPath(dir, s), &p)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !ValidDigest(p.Digest) {
-			return Base{}, "", nil
-		}
-		if err != nil {
-			return Base{}, "", fileError(err, s)
-		}
-		want = p.Digest
+	if want, err = Wanted(dir, s); err != nil || want == "" {
+		return Base{}, "", err
 	}
-	base, err = Find(dir, want, s.format())
+	base, err = Find(dir, want, s.Kind())
 	return base, want, err
+}
+
+// Wanted is the digest that s must have: its own, or the one that its entry was pinned to in
+// dir; empty where anything would do.
+func Wanted(dir string, s Source) (digest string, err error) {
+	if s.Digest != "" {
+		return s.Digest, nil
+	}
+	var p pin
+	err = readJSON(pinPath(dir, s), &p)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !ValidDigest(p.Digest) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fileError(err, s)
+	}
+	return p.Digest, nil
 }
 
 // Find returns the base with a digest and format, with an empty Path when it is not there.
@@ -128,12 +139,13 @@ func pinPath(dir string, s Source) string {
 	return filepath.Join(dir, StateDir, "pin-"+s.entry()+".json")
 }
 
-// lockPart opens the partial file and waits until no other process writes it.
-func lockPart(ctx context.Context, path string, s Source) (*os.File, error) {
+// Lock opens a file, making it where it is missing, and waits until no other process has it
+// locked. Closing it unlocks it. The error of a context that ended is that context's.
+func Lock(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
-			return nil, fileError(err, s)
+			return nil, err
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil && samePlace(f, path) {
@@ -141,11 +153,11 @@ func lockPart(ctx context.Context, path string, s Source) (*os.File, error) {
 		}
 		f.Close()
 		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fileError(err, s)
+			return nil, os.NewSyscallError("flock", err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, stopped(ctx.Err(), s)
+			return nil, ctx.Err()
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -180,8 +192,8 @@ func (c *Cache) publish(ctx context.Context, dir string, part *os.File, s Source
 	if err := backends.Step(ctx, "image.publish"); err != nil {
 		return Base{}, err
 	}
-	k := known{Digest: digest, Format: s.format(), Bytes: info.Size(), VirtualSize: virtual, Source: s.String()}
-	base := Base{Path: basePath(dir, digest, s.format()), Format: k.Format, Digest: digest, VirtualSize: virtual, Source: k.Source}
+	k := known{Digest: digest, Format: s.Kind(), Bytes: info.Size(), VirtualSize: virtual, Source: s.String()}
+	base := Base{Path: basePath(dir, digest, s.Kind()), Format: k.Format, Digest: digest, VirtualSize: virtual, Source: k.Source}
 	err = errors.Join(image.Chmod(0o644), image.Sync())
 	if err == nil {
 		err = writeJSON(knownPath(dir, digest), k)

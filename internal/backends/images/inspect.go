@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"proxyfleet/internal/backends"
 )
@@ -78,7 +80,7 @@ func check(ctx context.Context, path string, s Source) (uint64, error) {
 	refuse := func(why error) error {
 		return backends.Wrap(backends.ErrPermanent, op, why, "%s cannot be used as a base; nothing of it is kept", s)
 	}
-	if s.format() == "raw" {
+	if s.Kind() == "raw" {
 		head := make([]byte, 4)
 		if _, err := io.ReadFull(f, head); err != nil {
 			return 0, refuse(fmt.Errorf("it is no disk image: %w", err))
@@ -89,21 +91,21 @@ func check(ctx context.Context, path string, s Source) (uint64, error) {
 	} else if _, err := checkQcow2(f); err != nil {
 		return 0, refuse(err)
 	}
-	info, err := Inspect(ctx, path, s.format())
+	info, err := Inspect(ctx, path, s.Kind())
 	switch {
 	case ctx.Err() != nil:
 		return 0, backends.Wrap(backends.ErrTransient, op, ctx.Err(), "checking %s was stopped", s)
 	case err != nil:
 		return 0, refuse(err)
-	case info.Format != s.format():
-		return 0, refuse(fmt.Errorf("it is %s, but configured as %s", info.Format, s.format()))
+	case info.Format != s.Kind():
+		return 0, refuse(fmt.Errorf("it is %s, but configured as %s", info.Format, s.Kind()))
 	case info.BackingFileName != "" || info.BackingFile != "" || info.Specific.Data.DataFile != "":
 		return 0, refuse(fmt.Errorf("it names other files"))
 	case info.Encrypted || info.Specific.Data.Corrupt:
 		return 0, refuse(fmt.Errorf("it is encrypted or corrupt"))
 	}
 	// The counts of a dirty image may be off; QEMU mends them.
-	if s.format() == "qcow2" && !info.Dirty {
+	if s.Kind() == "qcow2" && !info.Dirty {
 		err := whole(ctx, path)
 		switch {
 		case ctx.Err() != nil:
@@ -113,4 +115,24 @@ func check(ctx context.Context, path string, s Source) (uint64, error) {
 		}
 	}
 	return info.VirtualSize, nil
+}
+
+// Raw writes what a guest sees of a base to a file in dir's StateDir, for places that hold no
+// qcow2 images, and returns its path. Zeros are holes in it. The caller removes it.
+func Raw(ctx context.Context, dir string, b Base) (string, error) {
+	to := filepath.Join(dir, StateDir, "raw-"+short(b.Digest))
+	cmd := exec.CommandContext(ctx, "qemu-img", "convert", "-q", "-f", b.Format, "-O", "raw", b.Path, to)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return to, nil
+	}
+	_ = os.Remove(to)
+	switch {
+	case ctx.Err() != nil:
+		return "", backends.Wrap(backends.ErrTransient, op, ctx.Err(), "converting %s was stopped", b.Source)
+	case strings.Contains(string(out), "No space left on device"): // an exit status is all else there is
+		return "", backends.Wrap(backends.ErrNoCapacity, op, err, "the disk is full while converting %s", b.Source)
+	}
+	return "", backends.Wrap(backends.ErrTransient, op, err, "converting %s: %s", b.Source, strings.TrimSpace(string(out[:min(len(out), 400)])))
 }

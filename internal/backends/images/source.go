@@ -26,7 +26,8 @@ type Source struct {
 
 const op = "image"
 
-func (s Source) format() string {
+// Kind is "qcow2" or "raw".
+func (s Source) Kind() string {
 	if s.Format == "" {
 		return "qcow2"
 	}
@@ -36,7 +37,7 @@ func (s Source) format() string {
 // entry identifies the configured source, for locks, pins and partial files. The digest is
 // left out on purpose: with a new one the same bytes may still be worth resuming.
 func (s Source) entry() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{s.Key, s.URL, s.File, s.format()}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{s.Key, s.URL, s.File, s.Kind()}, "\x00")))
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -66,7 +67,7 @@ func (s Source) validate() error {
 			return backends.Errorf(backends.ErrPermanent, op, "%s is not an http or https URL", s)
 		}
 	}
-	if f := s.format(); f != "qcow2" && f != "raw" {
+	if f := s.Kind(); f != "qcow2" && f != "raw" {
 		return backends.Errorf(backends.ErrPermanent, op, "image format %q is neither qcow2 nor raw", s.Format)
 	}
 	if s.Digest != "" && !ValidDigest(s.Digest) {

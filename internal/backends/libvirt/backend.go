@@ -24,10 +24,13 @@ type Backend struct {
 	reach  reach
 	grace  time.Duration // for a guest to shut down
 	images *images.Cache
-	seeds  seeder
-	marks  marks
-	guests guests
-	now    func() time.Time // time.Now but in tests
+	// stateDir is the agent's own directory, for images on their way to a pool.
+	stateDir string
+	volumes  *volumeMemory
+	seeds    seeder
+	marks    marks
+	guests   guests
+	now      func() time.Time // time.Now but in tests
 
 	// tryKVM is kvmWorks but in tests.
 	tryKVM func(device string) error
@@ -91,6 +94,7 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 		images: images.New(images.Options{HTTP: opts.HTTP, Log: opts.Log, ReserveBytes: int64(host.Limits.Reserve.DiskGiB) << 30}),
 		seeds:  seeder{vendorData: []byte(host.VendorData), guestAgent: host.InstallGuestAgent == nil || *host.InstallGuestAgent, ipv6: cfg.Network.IPv6},
 		marks:  newMarks(), guests: newGuests(), now: time.Now,
+		stateDir: opts.StateDir, volumes: newVolumeMemory(),
 		tryKVM: kvmWorks, pending: map[string]requirement{},
 	}, nil
 }

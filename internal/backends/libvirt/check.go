@@ -99,14 +99,17 @@ func (b *Backend) checkPool(s *session) backends.TargetHealth {
 		}
 		return h
 	}
-	h.Details["type"], h.Details["directory"] = p.kind, p.dir
+	h.Details["type"] = p.kind
 	if !p.active {
 		h.Code, h.Message = backends.CheckPoolNotActive, "the pool is not active; start it (virsh pool-start) once its target is mounted"
 		return h
 	}
-	if err := unix.Access(p.dir, unix.W_OK|unix.X_OK); err != nil {
-		h.Code, h.Message = backends.CheckForbidden, "the agent may not write to the pool's directory: "+err.Error()
-		return h
+	if p.dir != "" {
+		h.Details["directory"] = p.dir
+		if err := unix.Access(p.dir, unix.W_OK|unix.X_OK); err != nil {
+			h.Code, h.Message = backends.CheckForbidden, "the agent may not write to the pool's directory: "+err.Error()
+			return h
+		}
 	}
 	u, err := b.usage(s, p.storage)
 	if err != nil {

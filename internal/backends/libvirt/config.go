@@ -20,9 +20,14 @@ type Config struct {
 	URI string `yaml:"uri"`
 	SSH SSH    `yaml:"ssh"`
 	TLS TLS    `yaml:"tls"`
-	// StoragePool is a running pool of type dir, fs or netfs. Default "default".
-	StoragePool string  `yaml:"storagePool"`
-	Network     Network `yaml:"network"`
+	// StoragePool is a running pool of type dir, fs, netfs, logical or zfs. Default "default".
+	StoragePool string `yaml:"storagePool"`
+	// StorageAccess is "auto" (the default: the pool's files where it is a directory of this
+	// machine, else volumes) or "volumes": through libvirt alone, for an agent that may use
+	// its socket but not the pool's directory. Guests that were made in one way are not found in the
+	// other.
+	StorageAccess string  `yaml:"storageAccess"`
+	Network       Network `yaml:"network"`
 	// CPUMode is libvirt's: "host-model" (the default under KVM), "host-passthrough",
 	// "maximum" (the default without KVM: newer guests panic on QEMU's own default).
 	CPUMode string `yaml:"cpuMode"`
@@ -35,6 +40,9 @@ type Config struct {
 type Options struct {
 	Owner backends.Owner
 	Log   *slog.Logger
+	// StateDir is the agent's own directory. Images are brought there on their way to a pool
+	// whose files the agent does not use itself, and to no other.
+	StateDir string
 	// HTTP downloads images; nil is a client of its own.
 	HTTP *http.Client
 	// ShutdownGrace is how long a guest may take to shut down before it is switched off.
@@ -59,6 +67,9 @@ func (c Config) withDefaults() Config {
 	if c.VirtType == "" {
 		c.VirtType = "auto"
 	}
+	if c.StorageAccess == "" {
+		c.StorageAccess = "auto"
+	}
 	return c
 }
 
@@ -76,6 +87,9 @@ func (c Config) validate() error {
 	}
 	if !name.MatchString(c.StoragePool) {
 		return fmt.Errorf("storagePool: %q is no pool's name", c.StoragePool)
+	}
+	if a := c.StorageAccess; a != "auto" && a != "volumes" {
+		return fmt.Errorf("storageAccess: %q is neither auto nor volumes", a)
 	}
 	if err := errors.Join(c.Network.validate(), c.Repair.validate()); err != nil {
 		return err
@@ -101,3 +115,7 @@ type resolved struct {
 	// missing says which of both the host does not have.
 	missing error
 }
+
+// throughVolumes reports whether pools are worked through libvirt's volumes even where they are
+// directories.
+func (c Config) throughVolumes() bool { return c.StorageAccess == "volumes" || c.Remote() }

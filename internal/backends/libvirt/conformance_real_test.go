@@ -23,6 +23,15 @@ func TestConformance(t *testing.T) {
 	backendtest.Run(t, h)
 }
 
+// TestConformanceThroughVolumes has the suite look at a pool whose files the agent does not
+// use, as those of other machines.
+func TestConformanceThroughVolumes(t *testing.T) {
+	d := startDaemon(t).throughVolumes()
+	h := harness
+	h.NewHost = func(testing.TB) string { return d.host() }
+	backendtest.Run(t, h)
+}
+
 // openAt opens a backend on a daemon, with room for small guests.
 func openAt(d daemon, owner backends.Owner, log *slog.Logger) (*Backend, error) {
 	return openWith(d, Config{URI: d.URI(), VirtType: "qemu"}, owner, log)
@@ -38,7 +47,10 @@ func openWith(d daemon, cfg Config, owner backends.Owner, log *slog.Logger) (*Ba
 		Defaults:     backends.Defaults{Image: "empty", MachineType: "small", DiskGiB: 1},
 	}
 	host.Limits.Overcommit.VCPUs = 100
-	return New(cfg, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond})
+	if d.volumes {
+		cfg.StorageAccess = "volumes"
+	}
+	return New(cfg, host, Options{Owner: owner, Log: log, ShutdownGrace: 300 * time.Millisecond, StateDir: d.Dir + "/agent"})
 }
 
 func request(ref backends.Ref) backends.Request {

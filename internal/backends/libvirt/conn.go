@@ -53,7 +53,7 @@ func open(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*s
 		return nil, err
 	}
 	conn := &watchedConn{Conn: raw, lost: make(chan struct{})}
-	s := &session{l: golibvirt.NewWithDialer(already{conn}), conn: conn, ctx: ctx}
+	s := &session{l: golibvirt.NewWithDialer(already{&streamOrder{Conn: conn}}), conn: conn, ctx: ctx}
 	err = s.do("connect", dialBudget, 0, func(l *golibvirt.Libvirt) error {
 		return l.ConnectToURI(driver)
 	})
@@ -62,6 +62,16 @@ func open(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*s
 		return nil, err
 	}
 	return s, nil
+}
+
+// with runs f on a connection of its own.
+func (b *Backend) with(ctx context.Context, f func(*session) error) error {
+	s, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return f(s)
 }
 
 // close takes leave of the daemon, which logs an error when a client just hangs up; that is

@@ -5,6 +5,9 @@ package libvirt
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"proxyfleet/internal/backends"
@@ -13,12 +16,31 @@ import (
 )
 
 // daemon is a libvirtd of a test's own, with what others may have put into it.
-type daemon struct{ libvirttest.Daemon }
+type daemon struct {
+	libvirttest.Daemon
+	volumes bool // backends work the pool through volumes
+}
 
-func startDaemon(t testing.TB) daemon { return daemon{libvirttest.Start(t)} }
+func startDaemon(t testing.TB) daemon { return daemon{Daemon: libvirttest.Start(t)} }
 
-// daemonAt is the one whose directory is dir.
-func daemonAt(dir string) daemon { return daemon{libvirttest.Daemon{Dir: dir}} }
+func (d daemon) throughVolumes() daemon {
+	d.volumes = true
+	return d
+}
+
+// host names the daemon, for other processes too.
+func (d daemon) host() string {
+	if d.volumes {
+		return "volumes:" + d.Dir
+	}
+	return d.Dir
+}
+
+// daemonAt is the one that host names.
+func daemonAt(host string) daemon {
+	dir, volumes := strings.CutPrefix(host, "volumes:")
+	return daemon{Daemon: libvirttest.Daemon{Dir: dir}, volumes: volumes}
+}
 
 func (d daemon) place() place { return place{dir: d.PoolDir()} }
 
@@ -43,6 +65,9 @@ func (d daemon) foreignDomain(t testing.TB, ref backends.Ref, mark backends.Mark
 // foreignVolume puts a file under the disk's name, and a marker where there is a mark.
 func (d daemon) foreignVolume(t testing.TB, ref backends.Ref, mark backends.Mark) (look func() string) {
 	t.Helper()
+	if d.volumes {
+		return d.foreignUpload(t, ref, mark)
+	}
 	n, p := backends.InstanceName(ref.UID), d.place()
 	must(t, os.WriteFile(p.disk(n), []byte("somebody's"), 0o600))
 	t.Cleanup(func() { _ = os.Remove(p.disk(n)) })
@@ -55,6 +80,29 @@ func (d daemon) foreignVolume(t testing.TB, ref backends.Ref, mark backends.Mark
 	return func() string {
 		a, err1 := os.ReadFile(p.disk(n))
 		b, _ := os.ReadFile(p.marker(n))
+		return fmt.Sprint(string(a), err1, string(b))
+	}
+}
+
+// foreignUpload is foreignVolume for backends that see volumes.
+func (d daemon) foreignUpload(t testing.TB, ref backends.Ref, mark backends.Mark) (look func() string) {
+	t.Helper()
+	n := backends.InstanceName(ref.UID)
+	put := func(name, content string) {
+		file := filepath.Join(t.TempDir(), "content")
+		must(t, os.WriteFile(file, []byte(content), 0o600))
+		d.Virsh(t, "vol-create-as", "default", name, strconv.Itoa(len(content)), "--format", "raw")
+		d.Virsh(t, "vol-upload", "--pool", "default", name, file)
+		t.Cleanup(func() { _, _ = d.TryVirsh("vol-delete", "--pool", "default", name) })
+	}
+	put(n+".qcow2", "somebody's")
+	if mark.UID != "" {
+		m := marker{Installation: mark.Installation, HostID: mark.HostID, Proxy: mark.Proxy, UID: mark.UID, CreatedAt: mark.CreatedAt}
+		put(n+".json", string(record(m.text())))
+	}
+	return func() string {
+		a, err1 := os.ReadFile(d.PoolDir() + "/" + n + ".qcow2")
+		b, _ := os.ReadFile(d.PoolDir() + "/" + n + ".json")
 		return fmt.Sprint(string(a), err1, string(b))
 	}
 }

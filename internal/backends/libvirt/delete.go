@@ -52,7 +52,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 		}
 	}
 	if len(has.pieces) > 0 {
-		b.refreshPool(ctx)
+		b.refreshPool(ctx, p)
 	}
 	b.guests.left(ref.UID, false)
 	return backends.Step(ctx, "done")

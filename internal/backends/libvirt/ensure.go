@@ -30,7 +30,7 @@ func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(
 func (b *Backend) ensure(ctx context.Context, r resolved, report func(backends.Progress)) (backends.Instance, error) {
 	report(backends.Progress{Step: "checking the host"})
 	w := &work{b: b, r: r, name: backends.InstanceName(r.UID), report: report, release: func() {}}
-	if err := w.session(ctx, w.survey); err != nil {
+	if err := b.with(ctx, w.survey); err != nil {
 		return backends.Instance{}, err
 	}
 	defer func() { w.release() }()
@@ -42,7 +42,7 @@ func (b *Backend) ensure(ctx context.Context, r resolved, report func(backends.P
 		}
 	}
 	var i backends.Instance
-	err := w.session(ctx, func(s *session) error {
+	err := b.with(ctx, func(s *session) error {
 		if made {
 			if err := w.make(s); err != nil {
 				return err
@@ -59,7 +59,7 @@ func (b *Backend) ensure(ctx context.Context, r resolved, report func(backends.P
 			return err
 		}
 		if made {
-			b.refreshPool(ctx)
+			b.refreshPool(ctx, w.pool)
 		}
 		return backends.Step(ctx, "done")
 	})
@@ -85,16 +85,6 @@ type work struct {
 	virt     virt
 
 	base images.Base // by bringBase
-}
-
-// session runs f on a connection of its own.
-func (w *work) session(ctx context.Context, f func(*session) error) error {
-	s, err := w.b.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	return f(s)
 }
 
 // whole reports whether nothing but its power needs to be looked after. A domain that does
@@ -191,7 +181,7 @@ func (w *work) bringBase(ctx context.Context) error {
 	var err error
 	if w.marker.Base != "" {
 		// The entry may have changed since; an existing disk keeps its base.
-		err = w.session(ctx, func(s *session) (err error) {
+		err = w.b.with(ctx, func(s *session) (err error) {
 			w.base, err = w.pool.findBase(s, w.marker.Base, w.marker.BaseFormat)
 			return err
 		})

@@ -43,13 +43,16 @@ func classify(op string, err error) error {
 		return backends.Wrap(backends.ErrPermanent, op, err, "this host's libvirt cannot make such a guest")
 	case golibvirt.ErrNoSupport, golibvirt.ErrOperationUnsupported:
 		return backends.Wrap(backends.ErrHostFault, op, err, "this host's libvirt cannot do it")
-	case golibvirt.ErrInternalError:
-		// QEMU's refusal to start has no code of its own; its text is all that there is.
+	case golibvirt.ErrInternalError, golibvirt.ErrSystemError:
+		// What the system, QEMU or LVM refused has no code of its own; its text is all that there
+		// is.
 		if strings.Contains(e.Message, "Cannot allocate memory") {
 			return backends.Wrap(backends.ErrNoCapacity, op, err, "the host has no memory left for the guest")
 		}
-		if strings.Contains(e.Message, "No space left on device") {
-			return backends.Wrap(backends.ErrNoCapacity, op, err, "the host's disk is full")
+		for _, full := range []string{"No space left on device", "Disk quota exceeded", "insufficient free space"} {
+			if strings.Contains(e.Message, full) {
+				return backends.Wrap(backends.ErrNoCapacity, op, err, "the host's disk or pool is full")
+			}
 		}
 	}
 	return backends.Wrap(backends.ErrTransient, op, err, "libvirt could not do it now")

@@ -24,9 +24,11 @@ type host struct {
 	*Backend
 }
 
-func startHost(t testing.TB) host {
+func startHost(t testing.TB) host { return hostOn(t, startDaemon(t)) }
+
+// hostOn opens a backend on a daemon.
+func hostOn(t testing.TB, d daemon) host {
 	t.Helper()
-	d := startDaemon(t)
 	b, err := openAt(d, backends.Owner{Installation: "01installation", HostID: "01host"}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	must(t, err)
 	t.Cleanup(func() { must(t, b.Close()) })

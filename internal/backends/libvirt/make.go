@@ -133,7 +133,10 @@ func (w *work) noteGeneration(s *session) error {
 
 // refreshPool lets libvirt see files that came and went, for people who list volumes. The
 // agent does not depend on it, so one that is under way is enough, and an error is logged.
-func (b *Backend) refreshPool(ctx context.Context) {
+func (b *Backend) refreshPool(ctx context.Context, p storage) {
+	if _, files := p.(place); !files {
+		return // it was libvirt that changed the pool
+	}
 	if !b.refreshing.TryLock() {
 		return
 	}

@@ -32,6 +32,9 @@ type marker struct {
 	Firmware   string `json:"firmware"`
 	Base       string `json:"base"` // digest
 	BaseFormat string `json:"baseFormat"`
+	// Copied is the digest of the base that the disk is a whole copy of, on pools where it is
+	// no overlay.
+	Copied string `json:"copied,omitempty"`
 
 	// Fields has, for each field that does not change in place, a keyed hash of its value,
 	// so that a change is noticed without a secret standing here.

@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"os"
 	"path/filepath"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
@@ -50,11 +51,19 @@ func (b *Backend) anyPool(s *session) (poolState, error) {
 	if err := desc.Unmarshal(text); err != nil {
 		return poolState{}, backends.Wrap(backends.ErrTransient, "storage pool", err, "the description of pool %q cannot be read", b.cfg.StoragePool)
 	}
+	p := poolState{active: active == 1, kind: desc.Type}
 	switch desc.Type {
 	case "dir", "fs", "netfs":
+		if b.cfg.throughVolumes() {
+			p.storage = volumes{b: b, pool: pool}
+			return p, nil
+		}
+	case "logical", "zfs":
+		p.storage = volumes{b: b, pool: pool, block: true}
+		return p, nil
 	default:
 		return poolState{}, backends.Errorf(backends.ErrHostFault, "storage pool",
-			"pool %q is of type %s; proxies need one with a directory: dir, fs or netfs", b.cfg.StoragePool, desc.Type)
+			"pool %q is of type %s, whose volumes libvirt can not make or fill as proxies need it; use one of type dir, fs, netfs, logical or zfs", b.cfg.StoragePool, desc.Type)
 	}
 	if desc.Target == nil || !filepath.IsAbs(desc.Target.Path) {
 		return poolState{}, backends.Errorf(backends.ErrHostFault, "storage pool", "pool %q has no target directory", b.cfg.StoragePool)
@@ -64,5 +73,19 @@ func (b *Backend) anyPool(s *session) (poolState, error) {
 	if err != nil {
 		return poolState{}, fileError("storage pool", err)
 	}
-	return poolState{storage: place{dir, b.images}, dir: dir, active: active == 1, kind: desc.Type}, nil
+	p.storage, p.dir = place{dir, b.images}, dir
+	return p, nil
+}
+
+// imageDir is where images are kept on this machine on their way to a pool whose files the
+// agent does not use itself.
+func (b *Backend) imageDir() (string, error) {
+	if b.stateDir == "" {
+		return "", backends.Errorf(backends.ErrHostFault, "image", "no state directory is configured, which images need on their way to pool %q", b.cfg.StoragePool)
+	}
+	dir := filepath.Join(b.stateDir, "images")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fileError("image", err)
+	}
+	return dir, nil
 }

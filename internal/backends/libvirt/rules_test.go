@@ -104,7 +104,7 @@ func TestErrorsAreClassedByCode(t *testing.T) {
 		golibvirt.ErrOperationInvalid: backends.ErrTransient, golibvirt.ErrSystemError: backends.ErrTransient, golibvirt.ErrInternalError: backends.ErrTransient,
 	} {
 		raw := golibvirt.Error{Code: uint32(code), Message: "No space left on device? Cannot tell"}
-		if code == golibvirt.ErrInternalError {
+		if code == golibvirt.ErrInternalError || code == golibvirt.ErrSystemError {
 			raw.Message = "odd"
 		}
 		err := classify("op", raw)
@@ -112,9 +112,15 @@ func TestErrorsAreClassedByCode(t *testing.T) {
 			t.Errorf("code %d: got %v, want %v with its cause", code, err, want)
 		}
 	}
-	full := golibvirt.Error{Code: uint32(golibvirt.ErrInternalError), Message: "cannot set up guest memory 'pc.ram': Cannot allocate memory"}
-	if err := classify("start domain", full); backends.Class(err) != backends.ErrNoCapacity {
-		t.Errorf("QEMU without memory: got %v", err)
+	for text, code := range map[string]golibvirt.ErrorNumber{
+		"cannot set up guest memory 'pc.ram': Cannot allocate memory":                                                 golibvirt.ErrInternalError,
+		"unexpected exit status 5: Volume group \"vg\" has insufficient free space (3 extents): 256 required.":        golibvirt.ErrInternalError,
+		"cannot extend file '/pool/pf-x.iso': No space left on device":                                                golibvirt.ErrSystemError,
+		"Child process (/usr/bin/qemu-img create) unexpected exit status 1: could not write: No space left on device": golibvirt.ErrInternalError,
+	} {
+		if err := classify("make", golibvirt.Error{Code: uint32(code), Message: text}); backends.Class(err) != backends.ErrNoCapacity {
+			t.Errorf("%s: got %v, want NoCapacity", text, err)
+		}
 	}
 	if err := inside(classify("start domain", golibvirt.Error{Code: uint32(golibvirt.ErrNoDomain)})); backends.Class(err) != backends.ErrTransient {
 		t.Errorf("vanished inside a create: got %v", err)

@@ -14,7 +14,7 @@ import (
 func TestAHostIsKeptThroughTLS(t *testing.T) {
 	ca := libvirttest.NewCA(t)
 	inner, address := libvirttest.StartTLS(t, ca)
-	d := daemon{inner}
+	d := daemon{Daemon: inner}
 	dir := t.TempDir()
 	cfg := Config{URI: "qemu+tls://" + address + "/system", VirtType: "qemu",
 		TLS: TLS{CA: filepath.Join(dir, "ca"), Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key")}}

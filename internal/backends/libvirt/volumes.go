@@ -1,0 +1,365 @@
+package libvirt
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	golibvirt "github.com/digitalocean/go-libvirt"
+	"libvirt.org/go/libvirtxml"
+
+	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/images"
+)
+
+var _ storage = volumes{}
+
+// volumes is a pool whose files the agent does not use itself: it is on another machine, or
+// its volumes are devices. Everything goes through libvirt's volumes. Those cannot be renamed,
+// so whatever is not made in one call has a sign of being whole that comes last: a seed is
+// compared with what it should be, a base has a record beside it, a copied disk is named in
+// the marker.
+//
+//	N.qcow2, N.raw                      the disk: an overlay on a base, or a copy where volumes are devices
+//	N.iso, N.json                       the seed, the marker
+//	pf-base-<digest>-<owner>.qcow2      a base of this agent's own
+//	pf-base-<digest>-<owner>.json       its record, written last
+type volumes struct {
+	b     *Backend
+	pool  golibvirt.StoragePool
+	block bool // volumes are devices: raw, and without overlays
+}
+
+// format is that of disks and bases: of, except on devices.
+func (v volumes) format(of string) string {
+	if v.block {
+		return "raw"
+	}
+	return of
+}
+
+func (v volumes) disk(name string) string { return name + "." + v.format("qcow2") }
+
+func seedName(name string) string   { return name + ".iso" }
+func markerName(name string) string { return name + ".json" }
+
+// volumeMemory is what is remembered of volumes, so that a listing costs no call for each.
+type volumeMemory struct {
+	mu      sync.Mutex        // guards the fields that follow
+	markers map[string]marker // by key of the volume
+	sizes   map[string]rememberedSize
+	// changing holds one token, for whoever creates or removes a volume: tools like LVM's are
+	// not fond of company.
+	changing chan struct{}
+}
+
+type rememberedSize struct {
+	bytes int64
+	read  time.Time
+}
+
+// sizeAge is how old a remembered size of a disk may be. One that has grown since only makes
+// the host look a little smaller.
+const sizeAge = time.Minute
+
+func newVolumeMemory() *volumeMemory {
+	return &volumeMemory{markers: map[string]marker{}, sizes: map[string]rememberedSize{}, changing: make(chan struct{}, 1)}
+}
+
+// list reads the names of all volumes in one call.
+func (v volumes) list(s *session) ([]golibvirt.StorageVol, error) {
+	return read(s, "list volumes", func(l *golibvirt.Libvirt) ([]golibvirt.StorageVol, error) {
+		all, _, err := l.StoragePoolListAllVolumes(v.pool, 1, 0)
+		return all, err
+	})
+}
+
+// find looks a volume up by name.
+func (v volumes) find(s *session, name string) (vol golibvirt.StorageVol, there bool, err error) {
+	vol, err = read(s, "look up volume", func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
+		return l.StorageVolLookupByName(v.pool, name)
+	})
+	if hasCode(err, golibvirt.ErrNoStorageVol) {
+		return golibvirt.StorageVol{}, false, nil
+	}
+	return vol, err == nil, err
+}
+
+// describe reads what libvirt knows of a volume.
+func (v volumes) describe(s *session, vol golibvirt.StorageVol) (d libvirtxml.StorageVolume, err error) {
+	text, err := read(s, "read volume", func(l *golibvirt.Libvirt) (string, error) { return l.StorageVolGetXMLDesc(vol, 0) })
+	if err == nil {
+		err = d.Unmarshal(text)
+	}
+	return d, err
+}
+
+// pieces are the volumes of instances, by instance name. Markers come last.
+func (v volumes) pieces(s *session) (map[string][]piece, error) {
+	all, err := v.list(s)
+	if err != nil {
+		return nil, err
+	}
+	found, markers := map[string][]piece{}, map[string]piece{}
+	for _, vol := range all {
+		name, suffix, ok := nameOf(vol.Name)
+		switch {
+		case !ok:
+		case suffix == "json":
+			markers[name] = piece{kind: "marker", name: vol.Name, vol: vol}
+		case suffix == v.format("qcow2"):
+			found[name] = append(found[name], piece{kind: "volume", name: vol.Name, vol: vol})
+		default:
+			found[name] = append(found[name], piece{kind: kindOf(suffix), name: vol.Name, vol: vol})
+		}
+	}
+	for name, m := range markers {
+		found[name] = append(found[name], m)
+	}
+	return found, nil
+}
+
+func (v volumes) inventory(s *session) (inventory, error) {
+	pieces, err := v.pieces(s)
+	if err != nil {
+		return inventory{}, err
+	}
+	found := inventory{pieces: pieces}
+	for name, of := range pieces {
+		last := of[len(of)-1]
+		if last.kind != "marker" {
+			continue
+		}
+		m, filled, err := v.readMarker(s, last.vol, true)
+		switch {
+		case s.ctx.Err() != nil:
+			return inventory{}, err
+		case err != nil:
+			found.unread = append(found.unread, backends.Unread{What: last.name, Err: err})
+			continue
+		case !filled || backends.InstanceName(m.UID) != name:
+			continue
+		}
+		found.markers = append(found.markers, m)
+		for i := range of {
+			if of[i].kind == "volume" {
+				of[i].bytes = v.size(s, of[i].vol, m)
+			}
+		}
+	}
+	return found, nil
+}
+
+func (v volumes) belongings(s *session, name string) (belongings, error) {
+	all, err := v.pieces(s)
+	if err != nil {
+		return belongings{}, err
+	}
+	has := belongings{pieces: all[name]}
+	if n := len(has.pieces); n > 0 && has.pieces[n-1].kind == "marker" {
+		if has.marker, has.marked, err = v.readMarker(s, has.pieces[n-1].vol, false); err != nil {
+			return belongings{}, err
+		}
+		has.claimed = !has.marked
+	}
+	return has, nil
+}
+
+// size is what a disk takes in the pool: what it may take at most on a device, and otherwise
+// what was read not long ago.
+func (v volumes) size(s *session, vol golibvirt.StorageVol, m marker) int64 {
+	if v.block {
+		return m.DiskBytes
+	}
+	mem := v.b.volumes
+	mem.mu.Lock()
+	known, ok := mem.sizes[vol.Key]
+	mem.mu.Unlock()
+	if ok && time.Since(known.read) < sizeAge {
+		return known.bytes
+	}
+	n, err := read(s, "read volume", func(l *golibvirt.Libvirt) (uint64, error) {
+		_, _, allocation, err := l.StorageVolGetInfo(vol)
+		return allocation, err
+	})
+	if err != nil {
+		return known.bytes
+	}
+	mem.mu.Lock()
+	defer mem.mu.Unlock()
+	mem.sizes[vol.Key] = rememberedSize{int64(n), time.Now()}
+	return int64(n)
+}
+
+func (v volumes) free(s *session) (int64, error) {
+	n, err := read(s, "read pool", func(l *golibvirt.Libvirt) (uint64, error) {
+		_, _, _, available, err := l.StoragePoolGetInfo(v.pool)
+		return available, err
+	})
+	return int64(n), err
+}
+
+// create makes a volume, after its labelled step.
+func (v volumes) create(s *session, step string, d libvirtxml.StorageVolume) (vol golibvirt.StorageVol, err error) {
+	if v.block {
+		d.Target.Format = nil // a device has none
+	}
+	text, err := d.Marshal()
+	if err != nil {
+		return vol, backends.Wrap(backends.ErrPermanent, "create volume", err, "the volume %s cannot be described", d.Name)
+	}
+	err = v.change(s, step, "create volume", func(l *golibvirt.Libvirt) error {
+		vol, err = l.StorageVolCreateXML(v.pool, text, 0)
+		return err
+	})
+	return vol, err
+}
+
+// plain describes a volume of size bytes that holds a file of ours.
+func plain(name string, size int64, mode string) libvirtxml.StorageVolume {
+	return libvirtxml.StorageVolume{
+		Name:     name,
+		Capacity: &libvirtxml.StorageVolumeSize{Unit: "B", Value: uint64(size)},
+		Target: &libvirtxml.StorageVolumeTarget{
+			Format:      &libvirtxml.StorageVolumeTargetFormat{Type: "raw"},
+			Permissions: &libvirtxml.StorageVolumeTargetPermissions{Mode: mode},
+		},
+	}
+}
+
+func (v volumes) remove(s *session, x piece) error {
+	return v.delete(s, x.kind+".remove", x.vol)
+}
+
+// delete removes a volume; that it is gone already is no error.
+func (v volumes) delete(s *session, step string, vol golibvirt.StorageVol) error {
+	return v.change(s, step, "remove volume", func(l *golibvirt.Libvirt) error {
+		err := l.StorageVolDelete(vol, 0)
+		if hasCode(err, golibvirt.ErrNoStorageVol) {
+			return nil
+		}
+		return err
+	})
+}
+
+// busyWait is how long a pool may be busy before the call gives up; the agent tries again.
+const busyWait = 20 * time.Second
+
+// change makes a call that changes the pool, one at a time, and waits while the pool or a
+// volume is busy with something else.
+func (v volumes) change(s *session, step, op string, f func(*golibvirt.Libvirt) error) error {
+	if err := backends.Step(s.ctx, step); err != nil {
+		return err
+	}
+	select {
+	case v.b.volumes.changing <- struct{}{}:
+	case <-s.ctx.Done():
+		return backends.Wrap(backends.ErrTransient, op, s.ctx.Err(), "stopped while another volume was being made or removed")
+	}
+	defer func() { <-v.b.volumes.changing }()
+	for began := time.Now(); ; {
+		err := s.do(op, writeBudget, grace, f)
+		if !busy(err) || time.Since(began) > busyWait {
+			return err
+		}
+		select {
+		case <-s.ctx.Done():
+			return err
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// busy reports whether the daemon refused because something else is under way in the pool.
+// There are no codes for it. Source: src/storage/storage_driver.c of libvirt.
+func busy(err error) bool {
+	var e golibvirt.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, text := range []string{"has asynchronous jobs running", "is still being allocated", "is still in use"} {
+		if strings.Contains(e.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
+func (v volumes) seedIs(s *session, name string, iso []byte) (bool, error) {
+	vol, there, err := v.find(s, seedName(name))
+	if err != nil || !there {
+		return false, err
+	}
+	have, err := v.download(s, vol, len(iso))
+	return err == nil && bytes.Equal(have, iso), ignoreAnswer(err)
+}
+
+// ignoreAnswer drops what the daemon says of a volume that cannot be read: it is made anew.
+func ignoreAnswer(err error) error {
+	if isAnswer(err) {
+		return nil
+	}
+	return err
+}
+
+func (v volumes) writeSeed(s *session, name string, iso []byte) error {
+	vol, err := v.room(s, seedName(name), "seed", int64(len(iso)))
+	if err != nil {
+		return err
+	}
+	return v.fill(s, "seed.write", vol, iso)
+}
+
+// room returns a volume of at least size bytes, making one where none is there or it is too
+// small.
+func (v volumes) room(s *session, name, kind string, size int64) (golibvirt.StorageVol, error) {
+	vol, there, err := v.find(s, name)
+	if err != nil {
+		return vol, err
+	}
+	if there {
+		d, err := v.describe(s, vol)
+		if err == nil && d.Capacity != nil && d.Capacity.Unit == "bytes" && int64(d.Capacity.Value) >= size {
+			return vol, nil
+		}
+		if err := v.delete(s, kind+".remove", vol); err != nil {
+			return vol, err
+		}
+	}
+	return v.create(s, kind+".create", plain(name, size, "0600"))
+}
+
+func (v volumes) attach(s *session, name string, base images.Base) (at attachment, err error) {
+	kind := "file"
+	if v.block {
+		kind = "block"
+	}
+	at.root = diskSource{kind: kind, format: v.format("qcow2")}
+	at.seed = diskSource{kind: kind, format: "raw"}
+	for volume, to := range map[string]*string{v.disk(name): &at.root.path, seedName(name): &at.seed.path} {
+		path, there, err := v.path(s, volume)
+		if err != nil {
+			return at, err
+		}
+		if !there {
+			return at, backends.Errorf(backends.ErrTransient, "define domain", "the volume %s vanished while its guest was being made", volume)
+		}
+		*to = path
+	}
+	if !v.block {
+		at.root.backing = &diskSource{kind: kind, path: base.Path, format: base.Format}
+	}
+	return at, nil
+}
+
+// path is where a volume is on the hypervisor.
+func (v volumes) path(s *session, name string) (path string, there bool, err error) {
+	vol, there, err := v.find(s, name)
+	if err != nil || !there {
+		return "", false, err
+	}
+	path, err = read(s, "read volume", func(l *golibvirt.Libvirt) (string, error) { return l.StorageVolGetPath(vol) })
+	return path, err == nil, err
+}
