@@ -21,10 +21,11 @@
 // messages of the assignments stream; the sequences that [Retire] and [ForgetLedger] name
 // are learned from them.
 //
-// # Left for later
+// # Pools
 //
-// Pools (a ledger of their own kind, members without intents), the policy for lost hosts,
-// drain and cordon. Their places: [Model.reconcile] for what a proxy should be,
-// [Model.closed] for why a host takes no proxies, [Model.hostSilent] for a host that went
-// silent.
+// A member is a proxy whose ledger entry names its pool, and which has no intent of its
+// own. Its reconciliation ends with the pool's [roster] counting it as it is now; where that
+// made a difference the pool decides anew: [plan], a pure function of numbers and members,
+// says what to make, give up and change, and members carry it out by being reconciled.
+// Pools are marked as proxies are, and decide after them.
 package core
