@@ -8,9 +8,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,6 +26,8 @@ const standIn = "kubernetes.invalid"
 type access struct {
 	load func() (*rest.Config, error) // reads the configuration anew
 	from []string                     // files to look at before anything was loaded
+
+	conns connections
 
 	mu     sync.Mutex // guards what follows
 	files  []string   // that the configuration was made of
@@ -74,18 +76,8 @@ func (a *access) RoundTrip(req *http.Request) (*http.Response, error) {
 	return sender.RoundTrip(out)
 }
 
-// CloseIdleConnections ends connections that nobody uses.
-func (a *access) CloseIdleConnections() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closeIdleLocked()
-}
-
-func (a *access) closeIdleLocked() {
-	if a.sender != nil {
-		(&http.Client{Transport: a.sender}).CloseIdleConnections()
-	}
-}
+// close ends all connections.
+func (a *access) close() { a.conns.close() }
 
 // current is the sender for the files as they are now.
 func (a *access) current() (http.RoundTripper, *url.URL, error) {
@@ -100,32 +92,41 @@ func (a *access) current() (http.RoundTripper, *url.URL, error) {
 			return a.sender, a.server, nil
 		}
 	}
+	// Each file is remembered as it was before it was used: a change in between is seen by
+	// the next request.
+	texts, err := readAll(a.from)
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg, err := a.load()
 	if err != nil {
 		return nil, nil, err
 	}
-	files := append([]string{}, a.from...)
+	var named []string
 	for _, f := range []string{cfg.BearerTokenFile, cfg.CAFile, cfg.CertFile, cfg.KeyFile} {
 		if f != "" {
-			files = append(files, f)
+			named = append(named, f)
 		}
 	}
-	texts, err := readAll(files)
+	more, err := readAll(named)
 	if err != nil {
 		return nil, nil, err
 	}
-	sender, server, err := senderFor(cfg)
+	texts = append(texts, more...)
+	sender, server, err := a.senderFor(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	a.closeIdleLocked()
-	a.files, a.texts, a.sender, a.server = files, texts, sender, server
+	if a.sender != nil {
+		(&http.Client{Transport: a.sender}).CloseIdleConnections()
+	}
+	a.files, a.texts, a.sender, a.server = slices.Concat(a.from, named), texts, sender, server
 	return sender, server, nil
 }
 
 // senderFor makes a transport that has all credentials in memory: client-go would read
 // token files again once a minute only.
-func senderFor(cfg *rest.Config) (http.RoundTripper, *url.URL, error) {
+func (a *access) senderFor(cfg *rest.Config) (http.RoundTripper, *url.URL, error) {
 	if cfg.BearerTokenFile != "" {
 		token, err := os.ReadFile(cfg.BearerTokenFile)
 		if err != nil {
@@ -139,9 +140,9 @@ func senderFor(cfg *rest.Config) (http.RoundTripper, *url.URL, error) {
 	if err := rest.LoadTLSFiles(cfg); err != nil {
 		return nil, nil, err
 	}
-	// A dialler of our own keeps client-go from sharing the transport with other users of
-	// the same CA, whose connections are not ours to close.
-	cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	// A dialler of our own also keeps client-go from sharing the transport with other users
+	// of the same CA, whose connections are not ours to close.
+	cfg.Dial = a.conns.dial
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, nil, err

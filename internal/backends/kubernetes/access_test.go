@@ -60,7 +60,7 @@ func TestCredentialsAreThoseThatStandInTheFilesNow(t *testing.T) {
 	two, caTwo := echo(t)
 	config, token, ca := filepath.Join(dir, "config"), filepath.Join(dir, "token"), filepath.Join(dir, "ca")
 	a := newAccess(Config{Kubeconfig: config}, "")
-	defer a.CloseIdleConnections()
+	defer a.close()
 	if _, err := ask(a); err == nil {
 		t.Error("it asks without a kubeconfig")
 	} else if class, _ := judgeError(err); class != backends.ErrHostFault || code(err) != backends.CheckCredentialsUnavailable {
@@ -118,7 +118,7 @@ func TestAnotherCANamesTheCertificate(t *testing.T) {
 	put(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t)})))
 	put(t, filepath.Join(dir, "config"), kubeconfig(server.URL, ca, "{token: x}"))
 	a := newAccess(Config{Kubeconfig: filepath.Join(dir, "config")}, "")
-	defer a.CloseIdleConnections()
+	defer a.close()
 	_, err := ask(a)
 	if class, _ := judgeError(err); class != backends.ErrHostFault || code(err) != backends.CheckCertificateInvalid {
 		t.Errorf("got %v, %s; want the certificate at fault (%v)", class, code(err), err)
@@ -129,7 +129,7 @@ func TestInAClusterTheServiceAccountIsUsed(t *testing.T) {
 	dir := t.TempDir()
 	server, ca := echo(t)
 	a := newAccess(Config{}, dir)
-	defer a.CloseIdleConnections()
+	defer a.close()
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := ask(a); err == nil {
 		t.Error("it asks outside a cluster")

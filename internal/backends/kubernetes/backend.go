@@ -94,6 +94,6 @@ func (b *Backend) InPlace() []backends.Field {
 // Close implements [backends.Backend].
 func (b *Backend) Close() error {
 	b.seen.stop()
-	b.access.CloseIdleConnections()
+	b.access.close()
 	return nil
 }

@@ -30,6 +30,9 @@ func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(
 	switch {
 	case f.unread != nil:
 		return backends.Instance{}, b.unreadable(op, req.Ref, f.unread)
+	case f.secret != nil && f.secret.DeletionTimestamp != nil:
+		return backends.Instance{}, backends.Errorf(backends.ErrTransient, op,
+			"the secret %s/%s of proxy %s is being deleted; the proxy is made again once it is gone", b.conf.Namespace, f.secret.Name, req.Proxy)
 	case f.secret == nil:
 		if err := b.room(ctx, p); err != nil {
 			return backends.Instance{}, err

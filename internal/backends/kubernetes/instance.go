@@ -22,7 +22,14 @@ func (b *Backend) instance(f found) backends.Instance {
 		return i
 	}
 	switch {
+	case f.secret.DeletionTimestamp != nil:
+		return broken(reasonTerminating, "the proxy's Secret is being deleted, and everything with it")
 	case f.record.Generation == 0:
+		if f.pod != nil {
+			if v := judge(f.pod, b.seen.node(f.pod)); v.reason != "" {
+				return broken(v.reason, v.message)
+			}
+		}
 		return broken(reasonHalfMade, "making the proxy has not come to its end")
 	case f.record.Policy && f.policy == nil:
 		return broken(reasonPolicyMissing, "somebody removed the proxy's NetworkPolicy")

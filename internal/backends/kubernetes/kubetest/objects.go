@@ -114,9 +114,19 @@ func (c *Cluster) AddAgent(t testing.TB, namespace, name string) Agent {
 // Token issues a new token of a service account.
 func (c *Cluster) Token(t testing.TB, namespace, account string) string {
 	t.Helper()
+	return c.BoundToken(t, namespace, account, nil)
+}
+
+// BoundToken issues a token that is revoked by deleting a Secret.
+func (c *Cluster) BoundToken(t testing.TB, namespace, account string, to *corev1.Secret) string {
+	t.Helper()
 	ctx, cancel := within()
 	defer cancel()
-	r, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	req := &authenticationv1.TokenRequest{}
+	if to != nil {
+		req.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: to.Name, UID: to.UID}
+	}
+	r, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, req, metav1.CreateOptions{})
 	must(t, err)
 	return r.Status.Token
 }
