@@ -54,9 +54,12 @@ type Agent struct {
 	pinnedOnce sync.Once
 	listAgain  chan struct{} // capacity 1
 	stop       context.CancelCauseFunc
-	fromStart  bool // belongs to receive: the consumer has begun anew
+	fromStart  bool   // belongs to receive: the consumer has begun anew
+	run        string // names this start of the agent; a ULID
 
 	mu            sync.Mutex // guards the fields that follow
+	refused       string // why this host may not use the name's consumer, or empty
+	repeated      string // incarnation of streams for which everything was said again
 	ownChecks     []bus.Check
 	backendChecks []bus.Check
 }
@@ -84,7 +87,7 @@ func Open(cfg Config, opts Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg, opts: opts, log: opts.Log.With("host", cfg.Host.Name), id: id,
-		pinned: make(chan struct{}), listAgain: make(chan struct{}, 1), stop: func(error) {}}
+		run: bus.NewULID(), pinned: make(chan struct{}), listAgain: make(chan struct{}, 1), stop: func(error) {}}
 	if err := a.openRecord(); err != nil {
 		return nil, errors.Join(err, id.close())
 	}
@@ -132,6 +135,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.link = bus.OpenHost(nc, js, bus.Names{Root: a.cfg.Root}, a.cfg.Host.Name, a.log)
 	defer a.link.Close()
 	a.prepare()
+	a.link.OnAdmission(a.admitted)
 	unregister, err := a.measure(nc)
 	if err != nil {
 		return err
@@ -165,6 +169,7 @@ func (a *Agent) prepare() {
 	a.log.Info("agent starts", "hostId", me.HostID, "session", me.Session, "recorded", len(entries))
 	a.out.change(func(h *bus.Host) {
 		h.Backend, h.Zone, h.Labels, h.Version = a.cfg.Backend.Type, a.cfg.Host.Zone, a.cfg.Host.Labels, a.opts.Version
+		h.Incarnation = me.Incarnation
 	})
 }
 

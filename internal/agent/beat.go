@@ -39,7 +39,7 @@ func (a *Agent) beat() {
 	me := a.id.get()
 	_ = a.link.Beat(bus.Beat{
 		Type: bus.TypeBeat, HostID: me.HostID, Session: me.Session, Incarnation: me.Incarnation,
-		Seq: a.record.highest(), Digest: bus.Digest(states), Resync: me.Resync, NoConsumer: a.link.NoConsumer(),
+		Seq: a.record.highest(), Digest: bus.Digest(states), Resync: me.Resync, Recovery: me.Recovery, Run: a.run, NoConsumer: a.link.NoConsumer(),
 	})
 }
 

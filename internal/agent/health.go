@@ -7,6 +7,9 @@ import "errors"
 func (a *Agent) Health() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.refused != "" {
+		return errors.New(a.refused)
+	}
 	for _, c := range a.ownChecks {
 		if c.Target == targetBackend || c.Target == targetStreams {
 			return errors.New(c.Message)

@@ -34,6 +34,7 @@ type who struct {
 	Session      uint64 `json:"session"`                // starts so far; not a time, for clocks go back
 	Installation string `json:"installation,omitempty"` // pinned at the first contact
 	Incarnation  string `json:"incarnation,omitempty"`
+	Recovery     string `json:"recovery,omitempty"` // of the fleet, the last that was accepted
 	Resync       bool   `json:"resync,omitempty"` // the record was lost and is not complete again
 }
 

@@ -43,6 +43,9 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 		if n, ok := at[d.UID]; ok {
 			held, gone = &entries[n], nil
 		}
+		if d.Doc.Recovery > me.Recovery {
+			return fmt.Errorf("%w (%s)", errRecovered, d.Doc.Recovery)
+		}
 		v, why := accept(*d.Doc, d.Seq, me, held, gone)
 		switch v {
 		case ignore:
@@ -126,8 +129,9 @@ func (a *Agent) meet(i bus.Installation) error {
 		a.say(targetStreams, "", "")
 		return nil
 	}
+	a.repeat(i.Incarnation)
 	a.say(targetStreams, codeIncarnation, fmt.Sprintf("the streams are incarnation %s, this host works for %s: they were lost and made anew, or restored. "+
-		"What runs is kept and repaired, nothing new is taken. When that is right, stop the agent, run `agent accept-streams %s`, and start it", i.Incarnation, pinned, i.Incarnation))
+		"What runs is kept and repaired, nothing new is taken. A recovery of the fleet ends that. For this host alone: stop the agent, run `agent accept-streams %s`, and start it", i.Incarnation, pinned, i.Incarnation))
 	return fmt.Errorf("%w (incarnation %s, pinned %s)", errFrozen, i.Incarnation, pinned)
 }
 

@@ -22,8 +22,12 @@ type HostLink struct {
 	log   *slog.Logger
 	put   *putter
 
+	// admit judges what the consumer says; set before Assignments.
+	admit func(Installation, Admission) error
+
 	mu    sync.Mutex // guards the fields that follow
 	inst  Installation
+	as    Admission
 	bound bool
 	gone  bool // the consumer was not there at the last look
 }
@@ -32,6 +36,11 @@ type HostLink struct {
 func OpenHost(nc *nats.Conn, js jetstream.JetStream, names Names, host string, log *slog.Logger) *HostLink {
 	return &HostLink{nc: nc, js: js, names: names, host: host, log: log, put: newPutter(js, log)}
 }
+
+// OnAdmission has judge asked what the consumer says, each time that it is looked up.
+// While judge returns an error nothing is pulled from it; it is looked up again within
+// seconds. Call it before [HostLink.Assignments], at most once.
+func (l *HostLink) OnAdmission(judge func(Installation, Admission) error) { l.admit = judge }
 
 // Delivery is one recorded-to-be assignment. Doc is nil for a marker (a deleted message):
 // ack and ignore. A body that is not an assignment has Err.
@@ -82,6 +91,11 @@ func (l *HostLink) bind(ctx context.Context, cons *jetstream.Consumer, handle fu
 	if err := l.lookUp(ctx, cons); err != nil {
 		return err
 	}
+	if i, as := l.seen(); l.admit != nil {
+		if err := l.admit(i, as); err != nil {
+			return err
+		}
+	}
 	worked()
 	reconnected := l.nc.StatusChanged(nats.CONNECTED)
 	defer l.nc.RemoveStatusListener(reconnected)
@@ -110,7 +124,8 @@ func (l *HostLink) lookUp(ctx context.Context, cons *jetstream.Consumer) error {
 	if err != nil {
 		return fmt.Errorf("look up the consumer: %w", err)
 	}
-	l.setInstallation(installationOf((*cons).CachedInfo().Config.Metadata))
+	metadata := (*cons).CachedInfo().Config.Metadata
+	l.setAdmission(installationOf(metadata), admissionOf(metadata))
 	return nil
 }
 
@@ -158,12 +173,12 @@ func drain(first jetstream.Msg, more <-chan jetstream.Msg) []jetstream.Msg {
 	return msgs
 }
 
-// pullError leaves out the ends of a pull that only mean: pull again.
+// pullError leaves out the ends of a pull that only mean: pull again. Another pin is not
+// one of them: who was given it may be another agent of the name.
 func pullError(err error) error {
 	switch {
 	case err == nil,
 		errors.Is(err, context.DeadlineExceeded), // of the pull; the caller looks at its own context
-		errors.Is(err, jetstream.ErrPinIDMismatch),
 		errors.Is(err, nats.ErrTimeout):
 		return nil
 	}
@@ -235,10 +250,16 @@ func (l *HostLink) NothingDelivered(ctx context.Context) (bool, error) {
 	return info.Delivered.Consumer == 0 && info.NumPending == 0, nil
 }
 
-func (l *HostLink) setInstallation(i Installation) {
+func (l *HostLink) setAdmission(i Installation, as Admission) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.inst, l.bound, l.gone = i, true, false
+	l.inst, l.as, l.bound, l.gone = i, as, true, false
+}
+
+func (l *HostLink) seen() (Installation, Admission) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inst, l.as
 }
 
 func (l *HostLink) setGone() {
