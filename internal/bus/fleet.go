@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,6 +117,43 @@ func (f *Fleet) PublishEvents(ctx context.Context, events []EventWrite) error {
 		}
 	}
 	return nil
+}
+
+// EventsOf reads the newest events of a subject, at most max, oldest first. What cannot be
+// read is left out.
+func (f *Fleet) EventsOf(ctx context.Context, subject string, max int) ([]Event, error) {
+	ctx, cancel := attempt(ctx)
+	defer cancel()
+	cons, err := f.js.CreateConsumer(ctx, f.names.Events(), jetstream.ConsumerConfig{
+		FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverAllPolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: followInactive,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the events on %s: %w", subject, err)
+	}
+	defer f.js.DeleteConsumer(context.WithoutCancel(ctx), f.names.Events(), cons.CachedInfo().Name) //nolint:errcheck // it goes by itself
+	events := []Event{}
+	for left := cons.CachedInfo().NumPending; left > 0; {
+		batch, err := cons.Fetch(int(min(left, 500)), jetstream.FetchContext(ctx))
+		if err != nil {
+			return nil, fmt.Errorf("read the events on %s: %w", subject, err)
+		}
+		got := uint64(0)
+		for m := range batch.Messages() {
+			if e, err := Decode[Event](m.Data()); err == nil {
+				events = append(events, e)
+			}
+			got++
+		}
+		if err := batch.Error(); err != nil || got == 0 {
+			return nil, fmt.Errorf("read the events on %s: %w", subject, cmp.Or(err, errors.New("they stopped coming")))
+		}
+		left -= min(left, got)
+		if over := len(events) - max; over > 0 {
+			events = events[over:]
+		}
+	}
+	return events, nil
 }
 
 // PublishIntent stores an intent and returns its sequence. The trace context of ctx goes

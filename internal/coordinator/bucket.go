@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ type bucket struct {
 
 	mu      sync.Mutex // guards the fields that follow
 	keys    map[string][]byte
+	watched map[*changes]bool
 	dirty   map[string]bool
 	since   time.Time // the first of dirty became so
 	written time.Time // the last time
@@ -29,6 +32,9 @@ func (b *bucket) set(key string, value []byte) {
 		b.keys[key] = value
 	}
 	b.mark(key)
+	for c := range b.watched {
+		c.add(key)
+	}
 }
 
 // mark makes a key dirty. The caller holds mu.
@@ -108,4 +114,50 @@ func (b *bucket) compare(stored map[string]string) (differ int) {
 		}
 	}
 	return differ
+}
+
+// changes are the keys of a bucket that changed and that a watcher has not taken yet.
+type changes struct {
+	news chan struct{} // capacity 1: there are some
+
+	mu   sync.Mutex // guards the field that follows
+	keys map[string]bool
+}
+
+// watch begins with all keys. The caller ends it.
+func (b *bucket) watch() (c *changes, end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c = &changes{news: make(chan struct{}, 1), keys: map[string]bool{}}
+	for key := range b.keys {
+		c.keys[key] = true
+	}
+	if b.watched == nil {
+		b.watched = map[*changes]bool{}
+	}
+	b.watched[c] = true
+	return c, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.watched, c)
+	}
+}
+
+func (c *changes) add(key string) {
+	c.mu.Lock()
+	c.keys[key] = true
+	c.mu.Unlock()
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the changed keys in order.
+func (c *changes) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := slices.Sorted(maps.Keys(c.keys))
+	clear(c.keys)
+	return keys
 }

@@ -19,8 +19,14 @@ import (
 	"proxyfleet/internal/coordinator/intents"
 )
 
-// input is a core.Event, caughtUp, reconnected or *await.
+// input is a core.Event, caughtUp, reconnected, *await or *request.
 type input any
+
+// request is what a person asks of the model.
+type request struct {
+	ask   core.Ask
+	reply chan core.Reply // buffered
+}
 
 // reconnected says that the connection to NATS was lost and is back.
 type reconnected struct{}
@@ -30,7 +36,7 @@ type caughtUp struct{ term *term }
 
 // await asks for the verdict on the intent of a sequence.
 type await struct {
-	name  string
+	judge func(*core.Model) (seq uint64, bad *intents.Invalid)
 	seq   uint64
 	reply chan verdict // buffered
 }
@@ -61,7 +67,9 @@ type decider struct {
 	metrics  *Metrics
 	leads    func()
 
-	awaits []*await
+	awaits   []*await
+	asked    uint64 // requests so far
+	requests map[uint64]*request
 }
 
 func (d *decider) run(ctx context.Context) error {
@@ -113,6 +121,10 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 			d.term.inventory.recheck() // a server that was killed may have lost what it acked last
 		case *await:
 			d.awaits = append(d.awaits, i)
+		case *request:
+			d.asked++
+			d.requests[d.asked] = i
+			in.Events = append(in.Events, core.Request{ID: d.asked, Ask: i.ask})
 		case core.Event:
 			in.Events = append(in.Events, i)
 		}
@@ -264,6 +276,9 @@ func (d *decider) dispatch(c core.Command) {
 		}
 	case core.ForgetLedger:
 		d.outdated = append(d.outdated, bus.Removal(c.Entry.Subject))
+	case core.Reply:
+		d.requests[c.ID].reply <- c
+		delete(d.requests, c.ID)
 	case core.Alarm:
 		d.metrics.alarms.WithLabelValues(c.Reason).Inc()
 		d.log.Error(c.Message, "alarm", c.Reason)
@@ -276,7 +291,7 @@ func (d *decider) dispatch(c core.Command) {
 func (d *decider) answer() {
 	rest := d.awaits[:0]
 	for _, a := range d.awaits {
-		seq, bad := d.model.Verdict(a.name)
+		seq, bad := a.judge(d.model)
 		if seq < a.seq {
 			rest = append(rest, a)
 			continue

@@ -78,10 +78,13 @@ type host struct {
 	times   map[string]int            // deliveries by uid
 }
 
-func (r *rig) host(name string) *host {
+func (r *rig) host(name string) *host { return r.hostIn(name, "", nil) }
+
+// hostIn is a host of a zone, with labels.
+func (r *rig) hostIn(name, zone string, labels map[string]string) *host {
 	h := &host{t: r.t, name: name, link: r.srv.Host(name), seen: map[string]bus.Assignment{}, times: map[string]int{}}
 	h.link.PutHost(bus.Host{
-		Type: bus.TypeHost, HostID: name + "-id", Session: 1, Counter: 1, Backend: "local", InPlace: []string{"auth", "allowFrom"},
+		Type: bus.TypeHost, HostID: name + "-id", Session: 1, Counter: 1, Backend: "local", Zone: zone, Labels: labels, InPlace: []string{"auth", "allowFrom"},
 		Offer: bus.Offer{Capacity: bus.Capacity{VCPUs: -1, MemoryMiB: -1, DiskGiB: -1, Slots: -1}},
 	})
 	ctx, cancel := context.WithCancel(context.Background())

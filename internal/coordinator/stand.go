@@ -30,7 +30,7 @@ func (c *Coordinator) stand(ctx context.Context, lease *bus.Lease) error {
 		}
 	}
 	rep := newReplica(c.fleet, send)
-	dec := &decider{model: core.New(c.coreConfig()), inputs: inputs, removals: removals{}, log: c.log, metrics: c.metrics,
+	dec := &decider{model: core.New(c.coreConfig()), inputs: inputs, removals: removals{}, requests: map[uint64]*request{}, log: c.log, metrics: c.metrics,
 		leads: func() { c.setRole(Leading) }}
 
 	g := newGroup(ctx, cancel)

@@ -177,9 +177,10 @@ func unknownField(t reflect.Type, raw any, path string) string {
 			return ""
 		}
 		known := map[string]reflect.Type{}
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			known[name] = t.Field(i).Type
+		for _, f := range reflect.VisibleFields(t) {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous {
+				known[name] = f.Type
+			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(raw)) {
 			at := strings.TrimPrefix(path+"."+name, ".")
