@@ -243,7 +243,7 @@ func fill(v reflect.Value, field string) {
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(reflect.ValueOf("k"), reflect.ValueOf("v"))
 	case reflect.String:
-		text := map[string]string{"Desired": "running", "OnHostLoss": "wait", "Family": "ipv4", "Status": "True",
+		text := map[string]string{"Desired": "running", "Address": "internal", "OnHostLoss": "wait", "Family": "ipv4", "Status": "True",
 			"MaxAge": "24h", "Jitter": "90m", "ScaleDown": "oldest"}[field]
 		if text == "" {
 			text = "x"

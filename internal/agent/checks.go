@@ -101,7 +101,7 @@ func offerCode(err error) string {
 func wireOffer(o backends.Offer) bus.Offer {
 	out := bus.Offer{
 		Images: o.Images, DefaultImage: o.DefaultImage, ImageURLs: o.ImageURLs,
-		DefaultMachineType: o.DefaultMachineType, DefaultDiskGiB: o.DefaultDiskGiB,
+		DefaultMachineType: o.DefaultMachineType, DefaultDiskGiB: o.DefaultDiskGiB, Zones: o.Zones,
 		Capacity: bus.Capacity{VCPUs: o.Capacity.VCPUs, MemoryMiB: o.Capacity.MemoryMiB, DiskGiB: o.Capacity.DiskGiB, Slots: o.Capacity.Slots},
 	}
 	for _, s := range o.MachineTypes {

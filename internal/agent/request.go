@@ -41,6 +41,7 @@ func request(a bus.Assignment, def backends.Defaults) (backends.Request, error) 
 	if s.Egress != nil {
 		r.Access.Private, r.Access.ConnectPorts = s.Egress.Private, s.Egress.ConnectPorts
 	}
+	r.Zones, r.Address = s.Zones, s.Address
 	r.UserData = []byte(s.CloudInit)
 	if s.CloudInitBase64 != "" {
 		raw, err := base64.StdEncoding.DecodeString(s.CloudInitBase64)

@@ -12,7 +12,8 @@ import (
 func TestARequestSaysWhatTheAssignmentSays(t *testing.T) {
 	a := bus.Assignment{Proxy: "p", UID: "u", Generation: 3, Pool: "pool", Desired: bus.DesiredStopped, Spec: &bus.Spec{
 		Port: 3128, Auth: &bus.Auth{Username: "u", Password: "s3cr3t"}, AllowFrom: []string{"10.1.2.3/8", "2001:db8::/32"},
-		Image: "own", Egress: &bus.Egress{Private: true, ConnectPorts: []int{8443}}, CloudInitBase64: "AAEC"}}
+		Image: "own", Egress: &bus.Egress{Private: true, ConnectPorts: []int{8443}}, CloudInitBase64: "AAEC",
+		Zones: []string{"us-central1"}, Address: "internal"}}
 	r, err := request(a, backends.Defaults{Image: "default", MachineType: "small", DiskGiB: 5})
 	if err != nil {
 		t.Fatal(err)
@@ -28,6 +29,9 @@ func TestARequestSaysWhatTheAssignmentSays(t *testing.T) {
 	}
 	if len(r.Access.AllowFrom) != 2 || r.Access.AllowFrom[0].String() != "10.0.0.0/8" {
 		t.Errorf("networks: %v", r.Access.AllowFrom)
+	}
+	if len(r.Zones) != 1 || r.Zones[0] != "us-central1" || r.Address != "internal" {
+		t.Errorf("in a cloud: zones %v, address %q", r.Zones, r.Address)
 	}
 	if string(r.UserData) != "\x00\x01\x02" {
 		t.Errorf("user-data: %q", r.UserData)

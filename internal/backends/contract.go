@@ -252,6 +252,7 @@ type Offer struct {
 	MachineTypes       []Shape
 	DefaultMachineType string
 	DefaultDiskGiB     int
+	Zones              []string // of a cloud, that a request may ask for; in the host's own order
 	Capacity           Capacity
 }
 

@@ -141,7 +141,8 @@ type Offer struct {
 	MachineTypes       []MachineType `json:"machineTypes,omitempty"`
 	DefaultMachineType string        `json:"defaultMachineType,omitempty"`
 	DefaultDiskGiB     int           `json:"defaultDiskGiB,omitempty"`
-	Capacity           Capacity      `json:"capacity"` // of the whole host for proxies: bound ones included
+	Zones              []string      `json:"zones,omitempty"` // of a cloud, that a spec may ask for
+	Capacity           Capacity      `json:"capacity"`        // of the whole host for proxies: bound ones included
 }
 
 // MachineType is a named shape.

@@ -29,6 +29,11 @@ type Spec struct {
 	MachineType string `json:"machineType,omitempty"`
 	// DiskGiB is the size of the root disk; 0 is the host's default.
 	DiskGiB int `json:"diskGiB,omitempty" jsonschema:"minimum=0"`
+	// Zones are zones or regions of a cloud, the preferred one first; the proxy is made in the
+	// first that has room. Only hosts that offer one of them take it. Empty: the host's choice.
+	Zones []string `json:"zones,omitempty"`
+	// Address is where clients reach a proxy of a cloud. Empty: the host's choice.
+	Address string `json:"address,omitempty" jsonschema:"enum=internal,enum=external"`
 	// Egress loosens what clients may reach through the proxy.
 	Egress *Egress `json:"egress,omitempty"`
 	// Placement restricts the hosts.

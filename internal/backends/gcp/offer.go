@@ -17,7 +17,7 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 	if err != nil {
 		return backends.Offer{}, err
 	}
-	o := backends.Offer{DefaultDiskGiB: b.host.Defaults.DiskGiB}
+	o := backends.Offer{DefaultDiskGiB: b.host.Defaults.DiskGiB, Zones: zones}
 	for _, key := range sorted(b.host.Images) {
 		if b.host.Images[key].Family != "" {
 			o.Images = append(o.Images, key)

@@ -118,6 +118,8 @@ func differ(a, b bus.Spec) []string {
 		{"image", a.Image == b.Image},
 		{"machineType", a.MachineType == b.MachineType},
 		{"diskGiB", a.DiskGiB == b.DiskGiB},
+		{"zones", slices.Equal(a.Zones, b.Zones)},
+		{"address", a.Address == b.Address},
 		{"cloudInit", a.CloudInit == b.CloudInit && a.CloudInitBase64 == b.CloudInitBase64},
 	} {
 		if !f.same {

@@ -17,6 +17,7 @@ const (
 	maxImage        = 2048     // characters of an image's URL
 	maxDiskGiB      = 64 << 10 // 64 TiB, beyond every backend
 	maxNetworks     = 1000     // allowFrom entries: they become one access list
+	maxZones        = 64       // zones
 	maxPorts        = 64       // connectPorts
 	maxLabel        = 63       // RFC 1123, a DNS label
 	maxAntiAffinity = 16       // names or beginnings of names
@@ -46,7 +47,7 @@ func Spec(path string, s bus.Spec) *Invalid {
 	if s.Port < 0 || s.Port > 65535 {
 		return invalid(path+".port", "is not between 0 and 65535")
 	}
-	for _, f := range []func(string, bus.Spec) *Invalid{checkAuth, checkAllowFrom, checkMachine, checkEgress, Placement, checkCloudInit} {
+	for _, f := range []func(string, bus.Spec) *Invalid{checkAuth, checkAllowFrom, checkMachine, checkCloud, checkEgress, Placement, checkCloudInit} {
 		if bad := f(path, s); bad != nil {
 			return bad
 		}
@@ -120,6 +121,22 @@ func checkMachine(path string, s bus.Spec) *Invalid {
 	}
 	if s.DiskGiB < 0 || s.DiskGiB > maxDiskGiB {
 		return invalid(path+".diskGiB", "is not between 0 and %d", maxDiskGiB)
+	}
+	return nil
+}
+
+// checkCloud checks what only hosts in a cloud heed.
+func checkCloud(path string, s bus.Spec) *Invalid {
+	if len(s.Zones) > maxZones {
+		return invalid(path+".zones", "has more than %d zones", maxZones)
+	}
+	for i, z := range s.Zones {
+		if bad := Label(fmt.Sprintf("%s.zones[%d]", path, i), z, maxLabel); bad != nil {
+			return bad
+		}
+	}
+	if s.Address != "" && s.Address != "internal" && s.Address != "external" {
+		return invalid(path+".address", "is neither internal nor external")
 	}
 	return nil
 }

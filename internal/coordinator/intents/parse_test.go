@@ -42,6 +42,8 @@ func TestParseRefuses(t *testing.T) {
 		"an image URL with credentials":         {`{"name":"a","spec":{"image":"https://u:p@h/x",` + open + `}}`, CodeInvalid, "spec.image"},
 		"an image path":                         {`{"name":"a","spec":{"image":"../x",` + open + `}}`, CodeInvalid, "spec.image"},
 		"a negative disk":                       {`{"name":"a","spec":{"diskGiB":-1,` + open + `}}`, CodeInvalid, "spec.diskGiB"},
+		"a zone that is no label":               {`{"name":"a","spec":{"zones":["us-central1-a","US"],` + open + `}}`, CodeInvalid, "spec.zones[1]"},
+		"an address of a third kind":            {`{"name":"a","spec":{"address":"both",` + open + `}}`, CodeInvalid, "spec.address"},
 		"a CONNECT port of nought":              {`{"name":"a","spec":{"egress":{"connectPorts":[0]},` + open + `}}`, CodeInvalid, "spec.egress.connectPorts[0]"},
 		"a name to keep from that is none":      {`{"name":"a","spec":{"placement":{"antiAffinity":["crawl-*","*"]},` + open + `}}`, CodeMissing, "spec.placement.antiAffinity[1]"},
 		"a preferred zone that is no label":     {`{"name":"a","spec":{"placement":{"prefer":{"zone":"E U"}},` + open + `}}`, CodeInvalid, "spec.placement.prefer.zone"},

@@ -141,13 +141,32 @@ func Bind(h *Host, spec bus.Spec) (Binding, Why) {
 	b := Binding{Spec: spec}
 	b.Spec.Placement, b.Spec.OnHostLoss = bus.Placement{}, ""
 	b.Shape.Slots = 1
-	for _, fill := range []func(*Host, *Binding) Why{bindImage, bindMachine, bindDisk} {
+	for _, fill := range []func(*Host, *Binding) Why{bindZones, bindImage, bindMachine, bindDisk} {
 		if w := fill(h, &b); !w.Fits() {
 			return Binding{}, w
 		}
 	}
 	return b, Why{}
 }
+
+// bindZones wants one of the zones that a spec asks for, itself or by its region: "us-central1"
+// stands for "us-central1-a" too.
+func bindZones(h *Host, b *Binding) Why {
+	if len(b.Spec.Zones) == 0 {
+		return Why{}
+	}
+	for _, z := range h.Offer.Zones {
+		for _, asked := range b.Spec.Zones {
+			if z == asked || regionOf(z) == asked {
+				return Why{}
+			}
+		}
+	}
+	return Why{"offers none of the zones", strings.Join(b.Spec.Zones, ", ")}
+}
+
+// regionOf is a zone without its last part.
+func regionOf(zone string) string { return zone[:max(strings.LastIndexByte(zone, '-'), 0)] }
 
 func bindImage(h *Host, b *Binding) Why {
 	o := &h.Offer

@@ -91,6 +91,20 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
+func TestZonesOfACloudAreLookedFor(t *testing.T) {
+	cloud := vmHost("a")
+	cloud.Offer.Zones = []string{"us-central1-a", "europe-west1-b"}
+	for asked, want := range map[string]bool{"europe-west1-b": true, "us-central1": true, "us-central2": false, "us-central1-b": false, "us": false} {
+		_, why := placement.Fit(cloud, &placement.Request{Spec: bus.Spec{Zones: []string{"asia-east1-a", asked}}})
+		if why.Fits() != want {
+			t.Errorf("%s: fits is %v (%s), want %v", asked, why.Fits(), why, want)
+		}
+	}
+	if _, why := placement.Fit(vmHost("b"), &placement.Request{Spec: bus.Spec{Zones: []string{"us-central1"}}}); why.String() != "offers none of the zones us-central1" {
+		t.Errorf("a host without zones: got %q", why)
+	}
+}
+
 func TestAHostWithoutImagesTakesWhoNamesNone(t *testing.T) {
 	if _, why := placement.Fit(plainHost("a"), &placement.Request{}); !why.Fits() {
 		t.Error(why)
