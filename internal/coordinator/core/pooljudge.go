@@ -40,6 +40,9 @@ func (m *Model) noteMember(p *proxy) {
 	if was == now {
 		return
 	}
+	if was.host != "" && was.host != now.host && po.bounded() {
+		m.retryMembers(po) // there is one less where bounds may have kept others away
+	}
 	if now.life == failed || now.life == weak {
 		po.failure = p.name + ": " + m.failure(p)
 	}

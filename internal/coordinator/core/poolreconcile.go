@@ -84,6 +84,7 @@ func (m *Model) acceptPool(po *pool) {
 	}
 	po.noteTemplate()
 	m.judgeAll(po)
+	m.retryMembers(po) // bounds may have been what kept them
 	m.enlistAll(po)
 }
 
