@@ -21,8 +21,12 @@ func (m *Model) onBeat(beat Beat) {
 		unknown := &host{name: beat.Host, id: doc.HostID}
 		m.do(AdmitHost{beat.Host, m.admission(unknown)})
 	}
-	if !m.live || h == nil || h.orders.Removed != nil || h.id != doc.HostID || doc.Session < h.session {
-		return // unknown, another host of the name, or an earlier session
+	if !m.live || h == nil || h.orders.Removed != nil || h.id != doc.HostID {
+		return // unknown, or another host of the name
+	}
+	m.noteRun(h, doc.Run)
+	if doc.Session < h.session {
+		return
 	}
 	m.noteSession(h, doc.Session)
 	h.lastBeat, h.asked = m.now, false
@@ -106,6 +110,7 @@ func (m *Model) tickHost(h *host) {
 	}
 	m.tickFull(h)
 	m.tickOrders(h)
+	m.tickRuns(h)
 	if !h.reachable || h.doc == nil && h.rival == nil || m.now.Sub(h.lastBeat) < m.cfg.Silence {
 		return
 	}
@@ -134,8 +139,15 @@ func (m *Model) onPulls(e Pulls) {
 func (m *Model) hostSilent(h *host) {
 	h.reachable, h.silentAt = false, m.now
 	if rival := h.rival; rival != nil {
-		m.admit(h, rival)
+		h.rival = nil
+		m.meet(h, rival)
 		return
+	}
+	for _, other := range sorted(m.hosts) {
+		if rival := other.rival; rival != nil && rival.HostID == h.id {
+			m.meet(other, rival) // it has a new name
+			return
+		}
 	}
 	m.sayHost(h, "HostUnreachable", bus.Event{Cause: "host", Message: fmt.Sprintf("no beat for %s, and nobody pulls its assignments; what runs there is left as it is", m.now.Sub(h.lastBeat))})
 	m.touch(h)

@@ -170,6 +170,9 @@ func (m *Model) stranded(b *binding) {
 		return // its host answers when there is something to say
 	}
 	b.host.strays[b.uid] = b
+	if b.host.id == "" {
+		return // told when it is admitted, unless it was only renamed
+	}
 	m.strandedThing(b.host, bus.Unclaimed{Proxy: b.proxy, UID: b.uid, Kind: "binding"})
 }
 

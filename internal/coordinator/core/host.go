@@ -38,6 +38,7 @@ type host struct {
 	faults   map[string]string // uid → what its state says of the host
 
 	reachable bool
+	runs      runs
 	asked     bool      // whether somebody pulls
 	lastBeat  time.Time // or when silence began to count
 	silentAt  time.Time // when it became unreachable, or its silence began to count anew
@@ -147,6 +148,10 @@ func (m *Model) joinHost(h *host) {
 // meet takes in the document of a host, or keeps it waiting while another host of the same
 // name lives.
 func (m *Model) meet(h *host, doc *bus.Host) {
+	if other := m.named(doc.HostID, h); other != nil && doc.HostID != h.id {
+		m.meetRenamed(h, other, doc)
+		return
+	}
 	switch {
 	case h.id == "":
 		m.admit(h, doc)
@@ -187,6 +192,11 @@ func (m *Model) admit(h *host, doc *bus.Host) {
 	}
 	m.markHost(h)
 	m.update(h, doc)
+	for _, b := range sorted(h.bindings) { // that came before it was admitted
+		if m.role(b) == unknown {
+			m.stranded(b)
+		}
+	}
 }
 
 // admission is what the consumer of a host should say.

@@ -163,6 +163,9 @@ func (m *Model) trouble(h *host) (reason, message string) {
 	if h.doc == nil { // lost, or replaced by another host's of the same name
 		return "Unknown", "its own document is not there"
 	}
+	if !h.runs.cloned.IsZero() {
+		return "Cloned", "two agents that beat with its host id: a state directory was copied"
+	}
 	for _, uid := range slices.Sorted(maps.Keys(h.faults)) {
 		return "HostFault", "a fault of its own: " + h.faults[uid]
 	}
