@@ -112,7 +112,8 @@ func openWith(host string, owner backends.Owner, log *slog.Logger, conf Config, 
 		Transport: &network{url: h.URL, tr: &http.Transport{}}})
 }
 
-func suite() backendtest.Harness {
+// fakeSuite is the suite on simulated projects.
+func fakeSuite() backendtest.Harness {
 	var mu sync.Mutex
 	n := 0
 	return backendtest.Harness{

@@ -95,7 +95,7 @@ func TestWhatAClientMaySendIsTaken(t *testing.T) {
 	w := newWire(t, gcpfake.Options{})
 	for i, b := range []string{
 		body("x"),
-		body("x", "kind", "mine", "id", "1", "status", "TERMINATED", "selfLink", "http://elsewhere"), // read-only
+		body("x", "kind", "mine", "id", "1", "status", "TERMINATED", "selfLink", "http://elsewhere", "satisfiesPzi", true), // read-only
 		body("x", "machineType", "https://www.googleapis.com/compute/v1/projects/fleet-test/zones/us-central1-a/machineTypes/e2-small"),
 		body("x", "machineType", "https://compute.googleapis.com/compute/v1/projects/fleet-test/zones/us-central1-a/machineTypes/e2-small"),
 		strings.Replace(body("x"), `"diskSizeGb":"10"`, `"diskSizeGb":10`, 1),
@@ -103,7 +103,7 @@ func TestWhatAClientMaySendIsTaken(t *testing.T) {
 	} {
 		name := fmt.Sprintf("x%d", i)
 		w.run("POST", instances+"?alt=json&prettyPrint=false", strings.Replace(b, `"name":"x"`, `"name":"`+name+`"`, 1))
-		if got := w.get(instances + "/" + name); got["status"] != "RUNNING" || got["kind"] != "compute#instance" {
+		if got := w.get(instances + "/" + name); got["status"] != "RUNNING" || got["kind"] != "compute#instance" || got["satisfiesPzi"] != nil {
 			t.Errorf("%d: %v", i, got)
 		}
 	}
