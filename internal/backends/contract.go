@@ -122,6 +122,10 @@ const (
 	FieldAllowFrom Field = "allowFrom"
 	FieldEgress    Field = "egress"
 	FieldPort      Field = "port"
+	// A machine type may take a restart of the instance. A disk changes in place to a larger
+	// one only: the coordinator replaces an instance whose disk is to shrink.
+	FieldMachineType Field = "machineType"
+	FieldDiskGiB     Field = "diskGiB"
 )
 
 // Request is one proxy as it should be, defaults filled in by the agent.

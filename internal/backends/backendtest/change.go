@@ -44,7 +44,7 @@ var changeCases = []testCase{
 	}},
 	{name: "what changes in place does, what does not is Permanent and changes nothing", run: func(e *env) {
 		b := e.open()
-		for field, change := range changes {
+		for field, change := range e.changes() {
 			before := e.request(e.ref())
 			first := b.mustEnsure(before)
 			after := before

@@ -55,6 +55,10 @@ type Harness struct {
 	// A backend without credentials leaves it nil.
 	Lockout func(t testing.TB, host string) (restore func())
 
+	// Changes alter fields of a valid request that the suite cannot know how to: machineType
+	// and diskGiB, for a backend that has these in place.
+	Changes map[backends.Field]func(req *backends.Request)
+
 	// Loopback says that instances may have loopback addresses.
 	Loopback bool
 

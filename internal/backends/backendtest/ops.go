@@ -3,6 +3,7 @@ package backendtest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -68,7 +69,7 @@ var (
 		req.Generation = 2
 		for _, f := range b.InPlace() {
 			if f != backends.FieldPort {
-				changes[f](&req, backends.Instance{})
+				e.changes()[f](&req, backends.Instance{})
 			}
 		}
 		return req
@@ -95,6 +96,15 @@ var changes = map[backends.Field]func(*backends.Request, backends.Instance){
 			r.Port = i.Port - 1
 		}
 	},
+}
+
+// changes are those of the suite and of the harness.
+func (e *env) changes() map[backends.Field]func(*backends.Request, backends.Instance) {
+	all := maps.Clone(changes)
+	for f, change := range e.h.Changes {
+		all[f] = func(r *backends.Request, _ backends.Instance) { change(r) }
+	}
+	return all
 }
 
 // run makes the call of o.

@@ -14,7 +14,8 @@ var knownCodes = []string{
 	backends.CheckOK, backends.CheckCredentialsUnavailable, backends.CheckCertificateInvalid, backends.CheckUnauthorized,
 	backends.CheckForbidden, backends.CheckUnreachable, backends.CheckTimeout, backends.CheckPoolNotFound, backends.CheckPoolNotActive,
 	backends.CheckNetworkNotFound, backends.CheckNetworkNotActive, backends.CheckNamespaceNotFound, backends.CheckStorageNotFound, backends.CheckTemplateNotFound,
-	backends.CheckImageNotFound, backends.CheckZoneNotFound, backends.CheckQuotaExhausted, backends.CheckLowSpace, backends.CheckVirtUnavailable, backends.CheckAPIError,
+	backends.CheckImageNotFound, backends.CheckZoneNotFound, backends.CheckQuotaExhausted, backends.CheckLowSpace, backends.CheckLowMemory,
+	backends.CheckHostKeyInvalid, backends.CheckAddressShared, backends.CheckClockUnsynchronised, backends.CheckVirtUnavailable, backends.CheckAPIError,
 }
 
 var readCases = []testCase{
@@ -99,7 +100,8 @@ var readCases = []testCase{
 			e.Errorf("kinds: got %q and %q", a.Kind(), b.Kind())
 		}
 		for _, f := range a.InPlace() {
-			if !slices.Contains([]backends.Field{backends.FieldAuth, backends.FieldAllowFrom, backends.FieldEgress, backends.FieldPort}, f) {
+			if !slices.Contains([]backends.Field{backends.FieldAuth, backends.FieldAllowFrom, backends.FieldEgress, backends.FieldPort,
+				backends.FieldMachineType, backends.FieldDiskGiB}, f) {
 				e.Errorf("unknown field %q", f)
 			}
 		}

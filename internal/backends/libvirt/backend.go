@@ -102,8 +102,11 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 // Kind is "libvirt".
 func (b *Backend) Kind() string { return Kind }
 
-// InPlace is empty: a guest takes its configuration at its first boot only.
-func (b *Backend) InPlace() []backends.Field { return nil }
+// InPlace are the machine type, by a restart, and a larger disk: a guest takes the rest of
+// its configuration at its first boot only.
+func (b *Backend) InPlace() []backends.Field {
+	return []backends.Field{backends.FieldMachineType, backends.FieldDiskGiB}
+}
 
 // Close waits for downloads to end, which their callers' contexts do, and takes leave of a
 // remote host.

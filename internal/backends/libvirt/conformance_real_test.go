@@ -43,7 +43,7 @@ func openWith(d daemon, cfg Config, owner backends.Owner, log *slog.Logger) (*Ba
 			"empty": {File: d.Image(), Firmware: "bios"},
 			"uefi":  {File: d.Image()},
 		},
-		MachineTypes: map[string]backends.MachineType{"small": {VCPUs: 1, MemoryMiB: 64}},
+		MachineTypes: map[string]backends.MachineType{"small": {VCPUs: 1, MemoryMiB: 64}, "large": {VCPUs: 2, MemoryMiB: 96}},
 		Defaults:     backends.Defaults{Image: "empty", MachineType: "small", DiskGiB: 1},
 	}
 	host.Limits.Overcommit.VCPUs = 100
@@ -100,6 +100,10 @@ var harness = backendtest.Harness{
 		d := daemonAt(host)
 		d.Signal(t, syscall.SIGSTOP)
 		return func() { d.Signal(t, syscall.SIGCONT) }
+	},
+	Changes: map[backends.Field]func(*backends.Request){
+		backends.FieldMachineType: func(r *backends.Request) { r.MachineType = "large" },
+		backends.FieldDiskGiB:     func(r *backends.Request) { r.DiskGiB++ },
 	},
 	Patience: 30 * time.Second,
 }

@@ -27,6 +27,9 @@ func domainUUID(uid string) string {
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
+// rootTarget is how a domain's root disk is called.
+const rootTarget = "vda"
+
 // guestAgentChannel is the name by which QEMU's guest agent finds its channel.
 const guestAgentChannel = "org.qemu.guest_agent.0"
 
@@ -115,7 +118,7 @@ func (p blueprint) root() libvirtxml.DomainDisk {
 		Driver:       &libvirtxml.DomainDiskDriver{Name: "qemu", Type: p.at.root.format, Discard: "unmap"},
 		Source:       p.at.root.element(),
 		BackingStore: p.at.root.chain(),
-		Target:       &libvirtxml.DomainDiskTarget{Dev: "vda", Bus: "virtio"},
+		Target:       &libvirtxml.DomainDiskTarget{Dev: rootTarget, Bus: "virtio"},
 		Boot:         &libvirtxml.DomainDeviceBoot{Order: 1},
 	}
 }

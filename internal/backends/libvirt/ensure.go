@@ -83,13 +83,16 @@ type work struct {
 	lasting  bool // the domain is defined, not only running
 	diskGone bool
 	virt     virt
+	next     *marker // what it is to become in place; nil: it is as asked
 
 	base images.Base // by bringBase
 }
 
 // whole reports whether nothing but its power needs to be looked after. A domain that does
 // not run is gone over each time: that is when its files can be mended.
-func (w *work) whole() bool { return w.there && w.lasting && w.active && w.marked && !w.diskGone }
+func (w *work) whole() bool {
+	return w.there && w.lasting && w.active && w.marked && !w.diskGone && w.next == nil
+}
 
 // survey looks at everything, refuses what is not ours, and asks for room before anything
 // is made.
@@ -116,6 +119,9 @@ func (w *work) survey(s *session) error {
 		if field := w.marker.changed(r); field != "" {
 			return backends.Errorf(backends.ErrPermanent, "check request",
 				"%s of proxy %s differs from what its guest was made with, and cannot change in place; the guest is kept as it is", field, r.Proxy)
+		}
+		if err := w.surveyGrowth(s); err != nil {
+			return err
 		}
 	}
 	if w.there {

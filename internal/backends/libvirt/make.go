@@ -12,6 +12,9 @@ import (
 // make brings files and domain into being or mends them, in the order in which each can be
 // found again: the marker, the disk, the seed, the domain.
 func (w *work) make(s *session) error {
+	if err := w.grow(s); err != nil {
+		return err
+	}
 	if err := w.makeMarker(s); err != nil {
 		return err
 	}

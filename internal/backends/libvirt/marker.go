@@ -36,7 +36,7 @@ type marker struct {
 	// no overlay.
 	Copied string `json:"copied,omitempty"`
 
-	// Fields has, for each field that does not change in place, a keyed hash of its value,
+	// Fields has, for each field of the request, a keyed hash of its value,
 	// so that a change is noticed without a secret standing here.
 	Salt   string            `json:"salt"`
 	Fields map[string]string `json:"fields"`
@@ -63,18 +63,24 @@ func newMarker(o backends.Owner, r resolved, port int, created time.Time) marker
 	return m
 }
 
-// fieldHashes hashes each field that cannot change in place. The port is compared by itself.
+// Fields that can change in place, the disk to a larger one.
+const (
+	fieldMachineType = string(backends.FieldMachineType)
+	fieldDiskGiB     = string(backends.FieldDiskGiB)
+)
+
+// fieldHashes hashes each field that an instance is made from. The port is compared by itself.
 func fieldHashes(salt string, r resolved) map[string]string {
 	a := r.Access
 	hashes := map[string]string{}
 	for field, value := range map[string]any{
-		"auth":        []string{a.Username, a.Password.Reveal()},
-		"allowFrom":   fmt.Sprint(a.AllowFrom),
-		"egress":      fmt.Sprint(a.Private, a.ConnectPorts),
-		"image":       r.Image,
-		"machineType": r.MachineType,
-		"diskGiB":     r.DiskGiB,
-		"cloudInit":   r.UserData,
+		"auth":           []string{a.Username, a.Password.Reveal()},
+		"allowFrom":      fmt.Sprint(a.AllowFrom),
+		"egress":         fmt.Sprint(a.Private, a.ConnectPorts),
+		"image":          r.Image,
+		fieldMachineType: r.MachineType,
+		fieldDiskGiB:     r.DiskGiB,
+		"cloudInit":      r.UserData,
 	} {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -87,16 +93,20 @@ func fieldHashes(salt string, r resolved) map[string]string {
 	return hashes
 }
 
-// changed names a field of r that differs from what the instance was made with.
+// changed names a field of r that differs from what the instance was made with, and cannot
+// change in place.
 func (m marker) changed(r resolved) string {
 	if r.Port != 0 && r.Port != m.Port {
 		return "port"
 	}
 	now := fieldHashes(m.Salt, r)
-	for _, field := range []string{"auth", "allowFrom", "egress", "image", "machineType", "diskGiB", "cloudInit"} {
+	for _, field := range []string{"auth", "allowFrom", "egress", "image", "cloudInit"} {
 		if was, known := m.Fields[field]; known && was != now[field] {
 			return field
 		}
+	}
+	if m.Fields[fieldDiskGiB] != now[fieldDiskGiB] && int64(r.DiskGiB)<<30 < m.DiskBytes {
+		return fieldDiskGiB // a file system in use does not shrink
 	}
 	return ""
 }

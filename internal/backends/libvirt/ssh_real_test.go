@@ -21,7 +21,7 @@ import (
 // throughSSH is a daemon's host as an agent elsewhere has it.
 func throughSSH(d daemon, s *libvirttest.SSHD) Config {
 	return Config{
-		URI:      "qemu+ssh://root@" + s.Address + "/system?socket=" + d.Dir + "/sock/libvirt-sock",
+		URI:      d.SSHURI(s),
 		SSH:      SSH{KeyFile: s.KeyFile, KnownHostsFile: s.KnownHosts},
 		VirtType: "qemu",
 	}

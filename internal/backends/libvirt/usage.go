@@ -193,7 +193,7 @@ func (b *Backend) admit(u usage, before map[string]requirement, uid string, need
 	}
 	left := requirement{u.total.vcpus - taken.vcpus, u.total.memoryMiB - taken.memoryMiB, u.total.diskBytes - taken.diskBytes}
 	switch {
-	case u.slots >= 0 && used >= u.slots:
+	case u.slots >= 0 && used >= u.slots && !u.counted[uid]:
 		return nil, backends.Errorf(backends.ErrNoCapacity, "check capacity", "this host's %d slots are taken", u.slots)
 	case need.vcpus > left.vcpus:
 		return nil, lack("processors", int64(need.vcpus), int64(left.vcpus), "vCPUs")

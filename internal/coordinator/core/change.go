@@ -17,9 +17,11 @@ func (m *Model) change(d *decision) {
 	stays := h != nil && h.doc != nil && placement.Matches(h.offer, d.next.Accepted.Spec.Placement).Fits() && m.avoid(d)[h.name] == ""
 	target := standing(d.next.Accepted.Spec, &d.next, h)
 	fields := differ(target, *d.next.Bound)
-	if stays && !slices.ContainsFunc(fields, func(f string) bool { return !slices.Contains(h.doc.InPlace, f) }) {
-		m.changeInPlace(d, target, fields)
-		return
+	if stays && h.inPlace(fields, target, *d.next.Bound) {
+		if shape, ok := reshape(d, h, target, fields); ok {
+			m.changeInPlace(d, target, fields, shape)
+			return
+		}
 	}
 	why := m.swap(d, h, stays)
 	if why == "" {
@@ -53,16 +55,35 @@ func (m *Model) swap(d *decision, h *host, stays bool) (why string) {
 	return ""
 }
 
-func (m *Model) changeInPlace(d *decision, target bus.Spec, fields []string) {
+func (m *Model) changeInPlace(d *decision, target bus.Spec, fields []string, shape *bus.Capacity) {
 	if len(fields) == 0 && d.next.Desired == d.next.Accepted.Desired {
 		d.next.Applied, d.changed = d.next.IntentSeq, true // the ledger only
 		return
 	}
-	d.next.Bound = &target
+	d.next.Bound, d.next.Shape = &target, shape
 	d.next.Generation++
 	m.apply(d)
 	m.sayProxy(d.p, "Changed", bus.Event{Cause: "intent", Host: d.next.Host, UID: d.next.UID, Seq: d.next.IntentSeq,
 		Message: fmt.Sprintf("generation %d, in place", d.next.Generation)})
+}
+
+// inPlace reports whether the host changes these fields without a new uid. No disk shrinks
+// under what is on it.
+func (h *host) inPlace(fields []string, target, bound bus.Spec) bool {
+	return target.DiskGiB >= bound.DiskGiB && !slices.ContainsFunc(fields, func(f string) bool { return !slices.Contains(h.doc.InPlace, f) })
+}
+
+// reshape is what the binding takes of its host once fields have changed in place, where there
+// is room for it.
+func reshape(d *decision, h *host, target bus.Spec, fields []string) (shape *bus.Capacity, ok bool) {
+	if !slices.Contains(fields, "machineType") && !slices.Contains(fields, "diskGiB") {
+		return d.next.Shape, true
+	}
+	b, why := placement.Bind(h.offer, target)
+	if !why.Fits() || d.next.Shape == nil {
+		return nil, false
+	}
+	return &b.Shape, placement.Room(h.offer, b.Shape, *d.next.Shape).Fits()
 }
 
 func replacedText(d *decision, fields []string, stays bool) string {

@@ -3,7 +3,6 @@ package core
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -185,10 +184,11 @@ func (m *Model) stepOf(po *pool, l *bus.Ledger) (s step, replace bool) {
 	if !placement.Matches(h.offer, template.Placement).Fits() {
 		return none, true
 	}
-	switch fields := differ(standing(template, l, h), *l.Bound); {
+	target := standing(template, l, h)
+	switch fields := differ(target, *l.Bound); {
 	case len(fields) == 0:
 		return note, false
-	case slices.ContainsFunc(fields, func(f string) bool { return !slices.Contains(h.doc.InPlace, f) }):
+	case !h.inPlace(fields, target, *l.Bound):
 		return none, true
 	}
 	return inPlace, false

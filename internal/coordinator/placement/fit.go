@@ -103,7 +103,7 @@ func Fit(h *Host, req *Request) (Binding, Why) {
 	if h.Name == req.Prefer {
 		release = req.Release
 	}
-	return b, room(h, b.Shape, release)
+	return b, Room(h, b.Shape, release)
 }
 
 // Matches checks what a spec asks of the host as such: name, backend, zone, labels.
@@ -220,7 +220,8 @@ func bindDisk(h *Host, b *Binding) Why {
 	return Why{}
 }
 
-func room(h *Host, need, release bus.Capacity) Why {
+// Room says whether h has room for need, once release is given back.
+func Room(h *Host, need, release bus.Capacity) Why {
 	c, bound := h.Offer.Capacity, h.Bound
 	for _, d := range [...]struct {
 		name                       string

@@ -100,6 +100,11 @@ func (d Daemon) path(name string) string { return filepath.Join(d.Dir, name) }
 // URI is what libvirt's clients connect to. It works from any network namespace.
 func (d Daemon) URI() string { return "qemu:///system?socket=" + d.path("sock/libvirt-sock") }
 
+// SSHURI is URI for an agent that reaches the daemon's host by SSH.
+func (d Daemon) SSHURI(s *SSHD) string {
+	return "qemu+ssh://root@" + s.Address + "/system?socket=" + d.path("sock/libvirt-sock")
+}
+
 // PoolDir is the directory of the pool "default".
 func (d Daemon) PoolDir() string { return d.path("pool") }
 
@@ -150,6 +155,19 @@ func (d Daemon) Down(t testing.TB) (up func()) {
 		must(t, os.Remove(flag))
 		d.wait(t)
 	}
+}
+
+// Reboot cuts the power: guests and libvirtd end, and with them what stands in /run. When it
+// returns libvirtd answers again, with its network and its pool; no guest runs.
+func (d Daemon) Reboot(t testing.TB) {
+	t.Helper()
+	domains := strings.Fields(d.Virsh(t, "list", "--name"))
+	up := d.Down(t)
+	for _, domain := range domains {
+		must(t, syscall.Kill(GuestPID(t, domain), syscall.SIGKILL))
+	}
+	must(t, os.RemoveAll(d.path("run/qemu")))
+	up()
 }
 
 // QemuImg runs qemu-img, which has to work.

@@ -1,0 +1,60 @@
+//go:build real
+
+package libvirt
+
+import (
+	"strings"
+	"testing"
+
+	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/images"
+)
+
+func TestADiskGrowsUnderItsGuestAndAMachineTypeByARestart(t *testing.T) {
+	h := startHost(t)
+	for _, desired := range []backends.Desired{backends.Running, backends.Stopped} {
+		t.Run(string(desired), func(t *testing.T) {
+			req := request(newRef())
+			req.Desired = desired
+			n := backends.InstanceName(req.UID)
+			before := h.ensure(t, req)
+			size := func() uint64 {
+				t.Helper()
+				info, err := images.Inspect(t.Context(), h.place().disk(n), "qcow2")
+				must(t, err)
+				return info.VirtualSize
+			}
+			id := strings.TrimSpace(h.Virsh(t, "domid", n))
+			req.Generation, req.DiskGiB = 2, 3
+			if after := h.ensure(t, req); after.Generation != 2 || after.Mark != before.Mark || size() != 3<<30 {
+				t.Errorf("a larger disk: %+v, %d bytes", after, size())
+			}
+			if now := strings.TrimSpace(h.Virsh(t, "domid", n)); now != id {
+				t.Errorf("the guest was restarted for it: domain id %s, then %s", id, now)
+			}
+			req.Generation, req.MachineType = 3, "large"
+			if after := h.ensure(t, req); after.Generation != 3 || after.Status != before.Status {
+				t.Errorf("another machine type: %+v", after)
+			}
+			if xml := h.Virsh(t, "dumpxml", n); !strings.Contains(xml, ">98304</memory>") || !strings.Contains(xml, ">2</vcpu>") {
+				t.Errorf("want 96 MiB and 2 processors:\n%s", xml)
+			}
+			if size() != 3<<30 {
+				t.Errorf("the disk was made anew: %d bytes", size())
+			}
+			req.Generation, req.DiskGiB = 4, 2
+			_, err := h.Ensure(t.Context(), req, nil)
+			wantClass(t, err, backends.ErrPermanent)
+			req.DiskGiB = 1 << 20
+			_, err = h.Ensure(t.Context(), req, nil)
+			wantClass(t, err, backends.ErrNoCapacity)
+			req.DiskGiB, req.MachineType = 3, "none"
+			_, err = h.Ensure(t.Context(), req, nil)
+			wantClass(t, err, backends.ErrPermanent)
+			if i := h.get(t, req.Ref); i.Generation != 3 || i.Status != before.Status {
+				t.Errorf("after what cannot be: %+v", i)
+			}
+			h.delete(t, req.Ref)
+		})
+	}
+}
