@@ -71,7 +71,7 @@ func (b *Backend) next(ctx context.Context, j *job, rec *record, m backends.Mark
 			return nil, "", err
 		}
 	}
-	i, err = b.attempt(ctx, j, rec, m, ip)
+	i, err = b.attempt(ctx, j, rec, fresh, m, ip)
 	if err != nil && rec.Open != nil {
 		err = classify("insert instance", err, "proxy %s: whether its instance is being made in zone %s is not known; it is found out by asking again", j.Proxy, zone)
 	}

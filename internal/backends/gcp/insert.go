@@ -13,13 +13,21 @@ import (
 )
 
 // attempt carries the open attempt of rec to its end. What is not known when it returns an error
-// stays open, and the next call goes on with it.
-func (b *Backend) attempt(ctx context.Context, j *job, rec *record, m backends.Mark, ip string) (*computepb.Instance, error) {
+// stays open, and the next call goes on with it. One that an earlier call may have sent is looked for
+// before it is sent again: a requestId is answered for the same body only, and another version of the
+// agent may write it in another way.
+func (b *Backend) attempt(ctx context.Context, j *job, rec *record, fresh bool, m backends.Mark, ip string) (*computepb.Instance, error) {
 	zone := rec.Open.Zone
 	op := &computepb.Operation{Name: &rec.Open.Operation, Zone: &zone}
 	if rec.Open.Operation == "" {
 		var err error
-		if op, err = b.insert(ctx, j, rec, m, ip); err != nil {
+		if !fresh {
+			op, err = b.api.operationOf(ctx, zone, requestID(rec.UID, zone, rec.Attempt))
+		}
+		if err == nil && op.GetName() == "" {
+			op, err = b.insert(ctx, j, rec, m, ip)
+		}
+		if err != nil {
 			if troubleOf(err) == exists {
 				return b.adopt(ctx, j, rec, err)
 			}

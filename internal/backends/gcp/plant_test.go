@@ -52,11 +52,12 @@ func done(t testing.TB, s *gcpfake.Server, method, path string, body map[string]
 	}
 }
 
-// places are the collections in which things of a proxy are.
-var places = map[string]string{"instances": "zones/us-central1-b/instances", "disks": "zones/us-central1-b/disks", "addresses": "regions/us-central1/addresses", "firewalls": "global/firewalls"}
+// plant puts a thing in us-central1 under the name that a uid gives, with the mark that it is to carry.
+func plant(collection string) backendtest.Plant { return plantIn("us-central1-b", collection) }
 
-// plant puts a thing under the name that a uid gives, with the mark that it is to carry.
-func plant(collection string) backendtest.Plant {
+// plantIn is plant for one zone.
+func plantIn(zone, collection string) backendtest.Plant {
+	place := map[string]string{"instances": "zones/" + zone + "/instances", "disks": "zones/" + zone + "/disks", "addresses": "regions/us-central1/addresses", "firewalls": "global/firewalls"}[collection]
 	return func(t testing.TB, host string, ref backends.Ref, m backends.Mark) func() string {
 		s := serverOf(host)
 		body := map[string]any{"name": backends.InstanceName(ref.UID)}
@@ -67,7 +68,7 @@ func plant(collection string) backendtest.Plant {
 		const image = "projects/debian-cloud/global/images/family/debian-13"
 		switch collection {
 		case "instances":
-			body["labels"], body["machineType"] = labels, "zones/us-central1-b/machineTypes/e2-small"
+			body["labels"], body["machineType"] = labels, "zones/"+zone+"/machineTypes/e2-small"
 			body["networkInterfaces"] = []any{map[string]any{"network": "global/networks/default"}}
 			body["disks"] = []any{map[string]any{"boot": true, "autoDelete": true, "initializeParams": map[string]any{"sourceImage": image, "labels": labels}}}
 		case "disks":
@@ -77,11 +78,11 @@ func plant(collection string) backendtest.Plant {
 		case "firewalls":
 			body["description"], body["allowed"] = description, []any{map[string]any{"IPProtocol": "tcp", "ports": []string{"22"}}}
 		}
-		done(t, s, "POST", places[collection], body)
-		key := "projects/" + s.Project() + "/" + places[collection] + "/" + backends.InstanceName(ref.UID)
+		done(t, s, "POST", place, body)
+		key := "projects/" + s.Project() + "/" + place + "/" + backends.InstanceName(ref.UID)
 		t.Cleanup(func() {
 			if s.Document(key) != nil {
-				done(t, s, "DELETE", places[collection]+"/"+backends.InstanceName(ref.UID), nil)
+				done(t, s, "DELETE", place+"/"+backends.InstanceName(ref.UID), nil)
 			}
 		})
 		return func() string {
