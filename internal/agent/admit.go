@@ -55,19 +55,24 @@ func (a *Agent) recovered(i bus.Installation, as bus.Admission) error {
 	if err := a.id.update(func(w *who) { w.Incarnation, w.Recovery = i.Incarnation, as.Recovery }); err != nil {
 		return fmt.Errorf("accept the recovery %s: %w", as.Recovery, err)
 	}
+	a.repeat(as.Recovery)
 	a.log.Info("the fleet was recovered; assignments are taken again", "incarnation", i.Incarnation, "recovery", as.Recovery)
 	return nil
 }
 
-// repeat says everything again, once for streams that were made anew: they may not have it.
-func (a *Agent) repeat(incarnation string) {
+// repeat says everything again, once for each time that streams were made anew or recovered:
+// they may not have it. which names that time.
+func (a *Agent) repeat(which string) {
 	a.mu.Lock()
-	again := a.repeated != incarnation
-	a.repeated = incarnation
+	again := a.repeated != which
+	a.repeated = which
 	a.mu.Unlock()
-	if !again {
-		return
+	if again {
+		a.repeatAll()
 	}
+}
+
+func (a *Agent) repeatAll() {
 	a.out.again()
 	for _, d := range a.loop.all() {
 		d.republish()

@@ -59,7 +59,7 @@ type Agent struct {
 
 	mu            sync.Mutex // guards the fields that follow
 	refused       string // why this host may not use the name's consumer, or empty
-	repeated      string // incarnation of streams for which everything was said again
+	repeated      string // incarnation or recovery for which everything was said again last
 	ownChecks     []bus.Check
 	backendChecks []bus.Check
 }

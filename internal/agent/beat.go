@@ -70,10 +70,7 @@ func (a *Agent) reconnected(ctx context.Context, nc *nats.Conn) error {
 		case <-ctx.Done():
 			return nil
 		case <-changes:
-			a.out.again()
-			for _, d := range a.loop.all() {
-				d.republish()
-			}
+			a.repeatAll()
 			a.beat()
 		}
 	}

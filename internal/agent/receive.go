@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 
@@ -78,6 +79,10 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 	if err != nil {
 		a.log.Error("cannot record assignments; they are not acked and come again", "count", len(entries), "error", err)
 		return err
+	}
+	if slices.ContainsFunc(deliveries, func(d bus.Delivery) bool { return d.ConsumerSeq == 1 }) {
+		a.repeatAll() // the consumer begins anew: something is amiss, and not only with what it delivers
+		again = nil
 	}
 	for _, uid := range again {
 		a.loop.republish(uid)

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/coordinator/intents"
@@ -98,10 +99,14 @@ func (m *Model) noteIncarnation(h *host, doc bus.Beat) {
 		h.drift.ahead = 0
 		return
 	}
-	if h.drift.ahead > m.high {
-		m.freeze(fmt.Sprintf("host %s has recorded assignment %d; the stream ends at %d", h.name, h.drift.ahead, m.high))
+	if ahead := h.drift.ahead; ahead > m.high {
+		m.freeze(fmt.Sprintf("host %s has recorded assignment %d; the stream ends at %d", h.name, ahead, m.high))
+	} else if ahead > m.base && ahead == doc.Seq && !slices.ContainsFunc(h.sent, func(seq uint64) bool { return seq >= ahead }) {
+		// None that it could have had, and none that may have replaced it before we read it.
+		m.freeze(fmt.Sprintf("host %s has recorded assignment %d, which is another message in this stream", h.name, ahead))
 	}
 	h.drift.ahead = doc.Seq // judged at the next beat: ours may be on its way
+	h.sent = slices.DeleteFunc(h.sent, func(seq uint64) bool { return seq < doc.Seq })
 }
 
 func (m *Model) tickHost(h *host) {

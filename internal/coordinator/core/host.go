@@ -44,6 +44,7 @@ type host struct {
 	silentAt  time.Time // when it became unreachable, or its silence began to count anew
 	resyncAt  time.Time // no resync before
 	drift     drift
+	sent      []uint64 // sequences of its messages since decisions began, from the last that it named on
 
 	maintained bool            // its window has begun, as was said
 	drained    bool            // as was said

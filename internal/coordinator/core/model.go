@@ -66,6 +66,7 @@ type Model struct {
 	changed     []*host                    // to be shown, and offered to who waits
 	put         [Buckets]map[string]string // the inventory as commanded last, by bucket
 	high        uint64                     // highest sequence seen in the assignments stream
+	base        uint64                     // of those that were there when decisions began
 	full        string                     // why only deletions are taken on, or empty
 	frozen      string                     // why nothing is deleted or moved, or empty
 	recovery    string                     // last recovery, a ULID; empty: there was none
@@ -195,6 +196,10 @@ func (m *Model) onMessage(msg bus.Msg) {
 	if at.Kind == "assign" || at.Kind == "ledger" || at.Kind == "fence" {
 		m.high = max(m.high, msg.Seq)
 	}
+	if at.Kind == "assign" && m.live {
+		h := m.host(at.Host)
+		h.sent = append(h.sent, msg.Seq)
+	}
 	if len(msg.Data) == 0 { // a marker: something was removed, and absence decides nothing
 		if !m.live {
 			m.unload(at)
@@ -228,7 +233,7 @@ func (m *Model) onCaughtUp() {
 	if m.live {
 		return
 	}
-	m.live = true
+	m.live, m.base = true, m.high
 	m.turns = m.cfg.MovesPerTick
 	m.pruneAt = m.now.Add(pruneEvery)
 	m.dirty = nil
