@@ -71,6 +71,11 @@ func alreadyExists(key string) error {
 	return &Error{Code: 409, Reason: "alreadyExists", Message: fmt.Sprintf("The resource '%s' already exists", key)}
 }
 
+// NotReady is the answer to a call on a resource with which something else is being done.
+func NotReady(key string) *Error {
+	return &Error{Code: 400, Reason: "resourceNotReady", Message: fmt.Sprintf("The resource '%s' is not ready", key)}
+}
+
 func inUse(what, key, by string) error {
 	return &Error{Code: 400, Reason: "resourceInUseByAnotherResource",
 		Message: fmt.Sprintf("The %s resource '%s' is already being used by '%s'", what, key, by)}

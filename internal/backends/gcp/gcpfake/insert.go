@@ -63,6 +63,11 @@ func (c *call) finishInsert(r *resource, made []plannedDisk) *OperationError {
 	if err := c.s.soldOut(c.project, c.zone(), lastPart(text(r.doc, "machineType"))); err != nil {
 		return err
 	}
+	for _, a := range each(r.doc, "serviceAccounts") {
+		if !c.s.may("iam.serviceAccounts.actAs") {
+			return accountDenied(text(a, "email"), c.s.account())
+		}
+	}
 	more := map[string]float64{"INSTANCES": 1}
 	for _, d := range made {
 		if c.s.resources[d.image] == nil {
@@ -156,13 +161,8 @@ func (c *call) planExtras(doc object) error {
 	if err := checkTags(sub(doc, "tags")); err != nil {
 		return err
 	}
-	for i, a := range each(doc, "serviceAccounts") {
-		if i > 0 {
-			return invalid("resource.serviceAccounts", "", "At most one service account is allowed.")
-		}
-		if err := c.need("iam.serviceAccounts.actAs", "projects/"+c.project+"/serviceAccounts/"+text(a, "email")); err != nil {
-			return err
-		}
+	if n := len(list(doc, "serviceAccounts")); n > 1 {
+		return invalid("resource.serviceAccounts", n, "At most one service account is allowed.")
 	}
 	for permission, set := range map[string]bool{
 		"compute.instances.setMetadata": len(each(sub(doc, "metadata"), "items")) > 0, "compute.instances.setLabels": len(sub(doc, "labels")) > 0,

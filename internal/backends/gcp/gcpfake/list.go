@@ -21,7 +21,11 @@ func get(collection, variable string) handler {
 // listAll answers a page of a collection in the call's scope.
 func listAll(collection, kind string) handler {
 	return func(c *call) (object, error) {
-		found := c.s.in(c.project, c.scope, collection)
+		scope := c.scope
+		if collection == "zones" || collection == "regions" {
+			scope = "" // each is a scope of its own
+		}
+		found := c.s.in(c.project, scope, collection)
 		for i, r := range found {
 			if collection == "regions" {
 				found[i] = c.withQuotas(r)

@@ -71,6 +71,8 @@ func TestAnInsertThatFailsLateLeavesNothing(t *testing.T) {
 		"no addresses": {func(s *gcpfake.Server) { s.SetQuota("us-central1", "IN_USE_ADDRESSES", 0) }, "QUOTA_EXCEEDED", "IN_USE_ADDRESSES", 403},
 		"no machines":  {func(s *gcpfake.Server) { s.SetQuota("us-central1", "INSTANCES", 0) }, "QUOTA_EXCEEDED", "INSTANCES", 403},
 		"no space":     {func(s *gcpfake.Server) { s.SetQuota("us-central1", "DISKS_TOTAL_GB", 9) }, "QUOTA_EXCEEDED", "DISKS_TOTAL_GB", 403},
+		"an account of somebody": {func(s *gcpfake.Server) { s.Deny("iam.serviceAccounts.actAs") }, "SERVICE_ACCOUNT_ACCESS_DENIED",
+			"does not have access to service account 'robot@fleet-test.iam.gserviceaccount.com'", 400},
 		"said so": {func(s *gcpfake.Server) {
 			s.SetFate(gcpfake.Fate{Fail: []*gcpfake.OperationError{gcpfake.InternalError()}})
 		}, "INTERNAL_ERROR", "Internal error", 500},
@@ -81,7 +83,7 @@ func TestAnInsertThatFailsLateLeavesNothing(t *testing.T) {
 	} {
 		w := newWire(t, gcpfake.Options{Latency: time.Millisecond})
 		c.trouble(w.s)
-		op := w.begin("POST", instances, body("one"))
+		op := w.begin("POST", instances, body("one", "serviceAccounts", []any{doc{"email": "robot@fleet-test.iam.gserviceaccount.com"}}))
 		if codes := w.wait(op); codes != c.code {
 			t.Errorf("%s: codes %q, want %q", what, codes, c.code)
 		}

@@ -79,6 +79,12 @@ func PermissionsError(permission, resource string) *OperationError {
 	return &OperationError{Code: "PERMISSIONS_ERROR", HTTP: 403, HTTPText: "FORBIDDEN", Message: fmt.Sprintf("Required '%s' permission for '%s'", permission, resource)}
 }
 
+// accountDenied is an instance whose service account the caller may not act as.
+func accountDenied(account, caller string) *OperationError {
+	return &OperationError{Code: "SERVICE_ACCOUNT_ACCESS_DENIED", HTTP: 400, HTTPText: "BAD REQUEST",
+		Message: fmt.Sprintf("The user does not have access to service account '%s'.  User: '%s'.  Ask a project owner to grant you the iam.serviceAccountUser role on the service account", account, caller)}
+}
+
 // InternalError is an operation that failed on Google's side.
 func InternalError() *OperationError {
 	return &OperationError{Code: "INTERNAL_ERROR", HTTP: 500, HTTPText: "INTERNAL SERVER ERROR", Message: "Internal error. Please try again or contact Google Support. (Code: '58F56CB57F8EB.4D1FA40.8E8F1B3B')"}

@@ -32,7 +32,7 @@ func (c *call) transit(ch change) (object, error) {
 	}
 	before := text(r.doc, "status")
 	if r.pending || slices.Contains([]string{"STOPPING", "SUSPENDING", "STAGING", "PROVISIONING"}, before) && before != ch.via {
-		return nil, &Error{Code: 400, Reason: "resourceNotReady", Message: fmt.Sprintf("The resource '%s' is not ready", r.key)}
+		return nil, NotReady(r.key)
 	}
 	if before == ch.to || before == ch.via {
 		return c.begin(ch.kind, r, func() *OperationError { return nil }, nil)
@@ -118,7 +118,7 @@ func resetInstance(c *call) (object, error) {
 		return nil, err
 	}
 	if text(r.doc, "status") != "RUNNING" {
-		return nil, &Error{Code: 400, Reason: "resourceNotReady", Message: fmt.Sprintf("The resource '%s' is not ready", r.key)}
+		return nil, NotReady(r.key)
 	}
 	return c.begin("reset", r, func() *OperationError {
 		c.s.running(r)

@@ -402,6 +402,57 @@ func TestAFirewallRuleIsPatchedAndUpdated(t *testing.T) {
 	}
 }
 
+func TestDisksAndAddressesAreLabelled(t *testing.T) {
+	w := newWire(t, gcpfake.Options{Latency: quick})
+	w.run("POST", instances, body("one"))
+	w.run("POST", root+"/regions/us-central1/addresses", `{"name":"a"}`)
+	for _, path := range []string{root + "/zones/us-central1-a/disks/one", root + "/regions/us-central1/addresses/a"} {
+		mark := at[string](w.get(path), "labelFingerprint")
+		w.run("POST", path+"/setLabels", `{"labels":{"a":"b"},"labelFingerprint":"`+mark+`"}`)
+		if got := w.get(path); at[string](got, "labels", "a") != "b" || got["labelFingerprint"] == mark {
+			t.Errorf("%s: %v", path, got)
+		}
+		if code, _ := w.do("POST", path+"/setLabels", `{"labels":{},"labelFingerprint":"`+mark+`"}`); code != 412 {
+			t.Errorf("%s with the old fingerprint: %d", path, code)
+		}
+	}
+}
+
+func TestWhatGoogleGivesToEveryoneIsListed(t *testing.T) {
+	w := newWire(t, gcpfake.Options{})
+	for path, want := range map[string]string{
+		root + "/zones":   "europe-west1-b us-central1-a us-central1-b",
+		root + "/regions": "europe-west1 us-central1",
+		root + "/zones/us-central1-a/machineTypes":           "e2-medium e2-micro e2-small e2-standard-2 e2-standard-4 f1-micro n2-standard-2",
+		root + "/zones/us-central1-a/diskTypes":              "pd-balanced pd-ssd pd-standard",
+		root + "/global/networks":                            "default",
+		root + "/regions/us-central1/subnetworks":            "default",
+		"/compute/v1/projects/debian-cloud/global/images":    "debian-12-bookworm-v20261110 debian-13-trixie-v20261110",
+		"/compute/v1/projects/ubuntu-os-cloud/global/images": "ubuntu-2404-noble-amd64-v20261101",
+	} {
+		if got := names(at[[]any](w.get(path), "items")); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+		one, _, _ := strings.Cut(want, " ")
+		if got := w.get(path + "/" + one); got["name"] != one || got["id"] == nil || got["selfLink"] == nil {
+			t.Errorf("%s/%s: %v", path, one, got)
+		}
+	}
+	if items := at[doc](w.get(root+"/aggregated/machineTypes"), "items"); len(items) != 3 {
+		t.Errorf("machine types are in %d zones", len(items))
+	}
+	if items := at[doc](w.get(root+"/aggregated/subnetworks"), "items"); len(items) != 2 {
+		t.Errorf("subnetworks are in %d regions", len(items))
+	}
+	w.s.AddImage(gcpfake.Image{Name: "old", Family: "mine", Deprecated: "DEPRECATED"})
+	w.s.AddImage(gcpfake.Image{Name: "a", Family: "mine", SizeGB: 20})
+	w.s.AddImage(gcpfake.Image{Name: "b", Family: "mine"})
+	w.s.AddImage(gcpfake.Image{Name: "c", Family: "mine", Deprecated: "OBSOLETE"})
+	if got := w.get(root + "/global/images/family/mine"); got["name"] != "b" {
+		t.Errorf("the newest that is not deprecated: %v", got["name"])
+	}
+}
+
 func TestDisksAreMadeGrownAndDeleted(t *testing.T) {
 	w := newWire(t, gcpfake.Options{Latency: quick})
 	const disks = root + "/zones/us-central1-a/disks"
