@@ -16,7 +16,7 @@ type pool struct {
 	name   string
 	marked bool // stands in Model.dirtyPools
 
-	intent    newestPool
+	intent    newest[bus.PoolIntent]
 	held      string // why the newest intent is not taken on for now, or empty
 	ledger    bus.PoolLedger
 	stored    bool // the ledger entry is in the stream, or on its way there
@@ -33,13 +33,6 @@ type pool struct {
 	unplaced  string    // why the member that was judged last has no host
 
 	conditions conditions
-}
-
-// newestPool is the newest intent in the stream, good or bad.
-type newestPool struct {
-	seq uint64
-	doc *bus.PoolIntent // nil when bad
-	bad *intents.Invalid
 }
 
 // absent reports whether the accepted document says that the pool must not exist.
@@ -106,20 +99,12 @@ func (m *Model) onPoolIntent(name string, msg bus.Msg) {
 		return
 	}
 	po := m.pool(name)
-	if msg.Seq <= po.intent.seq {
+	if !po.intent.read(name, msg, intents.ParsePool) {
 		return
 	}
-	po.intent = newestPool{seq: msg.Seq}
 	po.trace = msg.Header.Get("traceparent")
-	doc, bad := intents.ParsePool(name, msg.Data)
-	if po.intent.bad = bad; bad == nil {
-		po.intent.doc = &doc
-	} else {
-		kept := "there is no pool of this name"
-		if po.ledger.Accepted != nil {
-			kept = fmt.Sprintf("the intent of sequence %d stays in force", po.ledger.IntentSeq)
-		}
-		m.sayPool(po, "IntentRejected", bus.Event{Cause: "intent", Field: bad.Field, Seq: msg.Seq, Message: bad.Message + "; " + kept})
+	if po.intent.bad != nil {
+		m.sayPool(po, "IntentRejected", po.intent.rejected(po.ledger.IntentSeq))
 	}
 	m.markPool(po)
 }

@@ -13,7 +13,7 @@ type proxy struct {
 	name   string
 	marked bool // stands in Model.dirty
 
-	intent    newest
+	intent    newest[bus.Intent]
 	held      string // why the newest intent is not taken on for now, or empty
 	ledger    bus.Ledger
 	stored    bool // the ledger entry is in the stream, or on its way there
@@ -36,13 +36,6 @@ type proxy struct {
 	weakSince time.Time // since when it fails its health check; zero: it does not
 	specOf    *bus.Intent
 	spec      string // digest of specOf's spec
-}
-
-// newest is the newest intent in the stream, good or bad.
-type newest struct {
-	seq uint64
-	doc *bus.Intent // nil when bad
-	bad *intents.Invalid
 }
 
 // refusal says why the newest intent is not in force; nil when it is.
@@ -93,20 +86,12 @@ func (m *Model) onIntent(name string, msg bus.Msg) {
 		return
 	}
 	p := m.proxy(name)
-	if msg.Seq <= p.intent.seq {
+	if !p.intent.read(name, msg, intents.Parse) {
 		return
 	}
-	p.intent = newest{seq: msg.Seq}
 	p.trace = msg.Header.Get("traceparent")
-	doc, bad := intents.Parse(name, msg.Data)
-	if p.intent.bad = bad; bad == nil {
-		p.intent.doc = &doc
-	} else {
-		kept := "nothing of this name runs"
-		if p.ledger.Accepted != nil {
-			kept = fmt.Sprintf("the intent of sequence %d stays in force", p.ledger.IntentSeq)
-		}
-		m.sayProxy(p, "IntentRejected", bus.Event{Cause: "intent", Field: bad.Field, Seq: msg.Seq, Message: bad.Message + "; " + kept})
+	if p.intent.bad != nil {
+		m.sayProxy(p, "IntentRejected", p.intent.rejected(p.ledger.IntentSeq))
 	}
 	m.mark(p)
 }

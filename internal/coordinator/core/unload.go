@@ -13,7 +13,7 @@ func (m *Model) unload(at bus.Parsed) {
 	switch {
 	case at.Kind == "intent" && at.Class == "proxy":
 		if p := m.proxies[at.Name]; p != nil {
-			p.intent, p.trace = newest{}, ""
+			p.intent, p.trace = newest[bus.Intent]{}, ""
 		}
 	case at.Kind == "ledger" && at.Class == "proxy":
 		if p := m.proxies[at.Name]; p != nil {
@@ -21,7 +21,7 @@ func (m *Model) unload(at bus.Parsed) {
 		}
 	case at.Kind == "intent" && at.Class == "pool":
 		if po := m.pools[at.Name]; po != nil {
-			po.intent, po.trace = newestPool{}, ""
+			po.intent, po.trace = newest[bus.PoolIntent]{}, ""
 		}
 	case at.Kind == "ledger" && at.Class == "pool":
 		if po := m.pools[at.Name]; po != nil {
