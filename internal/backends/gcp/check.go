@@ -113,7 +113,7 @@ func (b *Backend) checkZones(ctx context.Context, zones []string) []backends.Tar
 func (b *Backend) checkMachineTypes(ctx context.Context, h backends.TargetHealth, zone string) backends.TargetHealth {
 	var lacks []string
 	for _, key := range sorted(b.host.MachineTypes) {
-		s, err := b.shape(ctx, zone, backends.MachineType{Name: b.host.MachineTypes[key].Name})
+		s, err := b.shape(ctx, []string{zone}, backends.MachineType{Name: b.host.MachineTypes[key].Name})
 		if err != nil {
 			return unwell(h.Target, err)
 		}

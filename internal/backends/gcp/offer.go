@@ -28,12 +28,12 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 	}
 	shapes := map[string]backends.MachineType{}
 	for _, key := range sorted(b.host.MachineTypes) {
-		s, err := b.shape(ctx, zones[0], b.host.MachineTypes[key])
+		s, err := b.shape(ctx, zones, b.host.MachineTypes[key])
 		if err != nil {
 			return backends.Offer{}, err
 		}
 		if s.VCPUs == 0 {
-			continue // the first zone does not have it; the check says so
+			continue // no zone has it; the check says so
 		}
 		shapes[s.Name] = s
 		o.MachineTypes = append(o.MachineTypes, backends.Shape{Name: key, VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB})

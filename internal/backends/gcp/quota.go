@@ -117,7 +117,7 @@ func lacking(want map[string]float64, have map[string]*computepb.Quota) string {
 // headroom says what each region of zones lacks for a job; nothing for those that have it all. Both
 // are asked for now, since quotas are what changes most.
 func (b *Backend) headroom(ctx context.Context, j *job, zones []string) (map[string]string, error) {
-	shape, err := b.shape(ctx, zones[0], j.shape)
+	shape, err := b.shape(ctx, zones, j.shape)
 	if err != nil {
 		return nil, err
 	}

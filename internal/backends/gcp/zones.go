@@ -94,29 +94,26 @@ func (b *Backend) room(ctx context.Context, j *job, dark []string) ([]string, er
 		return nil, backends.Errorf(backends.ErrPermanent, "choose zone", "proxy %s: none of %s is this host's; its zones are %s",
 			j.Proxy, strings.Join(j.Zones, ", "), strings.Join(allowed, ", "))
 	}
-	lacks, err := b.headroom(ctx, j, zones)
+	answer := slices.DeleteFunc(slices.Clone(zones), func(z string) bool { return slices.Contains(dark, z) })
+	if len(answer) == 0 {
+		return nil, backends.Errorf(backends.ErrTransient, "choose zone", "proxy %s: %s: none of these zones answers; nothing was made", j.Proxy, strings.Join(zones, ", "))
+	}
+	lacks, err := b.headroom(ctx, j, answer)
 	if err != nil {
 		return nil, err
 	}
 	var out, why []string
-	for _, z := range zones {
-		switch lack := lacks[regionOf(z)]; {
-		case lack != "":
+	for _, z := range answer {
+		if lack := lacks[regionOf(z)]; lack != "" {
 			why = append(why, regionOf(z)+" lacks "+lack)
-		case slices.Contains(dark, z):
-			why = append(why, z+" does not answer")
-		default:
-			out = append(out, z)
+			continue
 		}
+		out = append(out, z)
 	}
 	if len(out) > 0 {
 		return out, nil
 	}
-	class := backends.ErrNoCapacity
-	if len(slices.DeleteFunc(slices.Clone(zones), func(z string) bool { return lacks[regionOf(z)] != "" })) > 0 {
-		class = backends.ErrTransient // the zones that have quota do not answer
-	}
-	return nil, backends.Errorf(class, "choose zone", "proxy %s: no room: %s; nothing was made", j.Proxy, strings.Join(distinct(why), "; "))
+	return nil, backends.Errorf(backends.ErrNoCapacity, "choose zone", "proxy %s: no room: %s; nothing was made", j.Proxy, strings.Join(distinct(why), "; "))
 }
 
 // elsewhere reports an error that another zone may not have, and where to go from zone: the zones
