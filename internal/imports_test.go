@@ -34,6 +34,8 @@ var layers = []layer{
 		"an agent must work while every coordinator is away, so it cannot need their code"},
 	{"internal/coordinator", []string{"internal/bus", "internal/secret"},
 		"what a backend can do reaches a coordinator as an offer, never as code: backends are added without a new coordinator"},
+	{"internal/coordinator/fleettest", []string{"internal/bus", "internal/secret"},
+		"it plays hosts and people, so that it tries a coordinator as they do"},
 	{"internal/coordinator/core", []string{"internal/coordinator/intents", "internal/coordinator/placement", "internal/bus", "internal/secret"},
 		"the core decides; nothing around it may leak in"},
 	{"internal/coordinator/intents", []string{"internal/bus", "internal/secret"}, "judging a document needs nothing else"},

@@ -26,20 +26,26 @@ type Wire struct {
 }
 
 // Wire starts a relay to s.
-func (s *Server) Wire() *Wire {
-	s.t.Helper()
+func (s *Server) Wire() *Wire { return NewWire(s.t, strings.TrimPrefix(s.url, "nats://")) }
+
+// NewWire starts a relay to an address.
+func NewWire(t testing.TB, address string) *Wire {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		s.t.Fatalf("relay: %v", err)
+		t.Fatalf("relay: %v", err)
 	}
-	w := &Wire{listener: l, server: strings.TrimPrefix(s.url, "nats://"), conns: map[net.Conn]struct{}{}}
+	w := &Wire{listener: l, server: address, conns: map[net.Conn]struct{}{}}
 	go w.accept()
-	s.t.Cleanup(func() {
+	t.Cleanup(func() {
 		l.Close()
 		w.Cut()
 	})
 	return w
 }
+
+// Address is where the relay listens.
+func (w *Wire) Address() string { return w.listener.Addr().String() }
 
 // Connect is [Server.Connect] through the relay. More options come last.
 func (w *Wire) Connect(t testing.TB, name string, opts ...nats.Option) (*nats.Conn, jetstream.JetStream) {
