@@ -117,7 +117,12 @@ func fakeSuite() backendtest.Harness {
 	var mu sync.Mutex
 	n := 0
 	return backendtest.Harness{
-		NewHost: func(t testing.TB) string { return newHost(t, gcpfake.Options{}, "reserved") },
+		NewHost: func(t testing.TB) string {
+			host := newHost(t, gcpfake.Options{}, "reserved")
+			b := &Backend{conf: config(host).withDefaults()}
+			serverOf(host).AllowOnly(b.permissions()...) // what the check asks for suffices
+			return host
+		},
 		Open: func(host string, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {
 			return open_(host, owner, log)
 		},
