@@ -17,6 +17,10 @@ func (m *Model) place(d *decision) {
 		m.waitFor(d, why)
 		return
 	}
+	if host := m.madeWay(&d.next); d.next.Pool != "" && host != "" {
+		d.p.wait = "it is tried elsewhere once nothing of it is left on host " + host
+		return
+	}
 	req := m.request(d)
 	h, b := placement.Choose(m.offers, req)
 	if h == nil {

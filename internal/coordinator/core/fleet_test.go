@@ -105,10 +105,19 @@ func (f *fleet) madeNotTooMany() {
 		if !f.everMembers[name] {
 			made[l.Pool] = name
 		}
-		running := l.Accepted != nil && l.Accepted.Desired == bus.DesiredRunning
-		if running || slices.ContainsFunc(l.Retired, func(r bus.Retired) bool { return !r.Gone && f.reachable(r.Host) }) {
-			exist[l.Pool]++
+		there := 0
+		if l.UID != "" {
+			there++
 		}
+		for _, r := range l.Retired {
+			if !r.Gone && f.reachable(r.Host) {
+				there++
+			}
+		}
+		if l.Accepted != nil && l.Accepted.Desired == bus.DesiredRunning {
+			there = max(there, 1) // it is to be
+		}
+		exist[l.Pool] += there
 	}
 	f.learn()
 	for pool, name := range made {

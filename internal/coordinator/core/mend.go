@@ -69,7 +69,13 @@ func (m *Model) relocate(d *decision, b *binding, req *placement.Request) {
 		return
 	}
 	conflicts := d.next.Conflicts
-	if !m.replace(d, req) {
+	if d.next.Pool != "" && m.makeWay(d, req, from.name+" reported "+code+" ("+b.state.Error.Message+")") {
+		if code == codeConflict {
+			d.next.Conflicts++
+		}
+		return
+	}
+	if d.next.Pool != "" || !m.replace(d, req) {
 		m.waitFor(d, placement.Explain(m.offers, req))
 		return
 	}

@@ -77,6 +77,7 @@ func (m *Model) judge(po *pool, p *proxy) member {
 	}
 	if l.UID != "" {
 		e.born = bornOf(l.UID)
+		e.double = m.madeWay(l) != ""
 	}
 	switch e.life {
 	case failed:
@@ -123,6 +124,9 @@ func (m *Model) life(p *proxy) (life, string) {
 		return m.farewell(p)
 	}
 	if l.UID == "" {
+		if at := m.madeWay(l); at != "" {
+			return coming, at
+		}
 		return unplaced, ""
 	}
 	h := m.hosts[l.Host]
@@ -150,21 +154,18 @@ func (m *Model) life(p *proxy) (life, string) {
 
 // farewell says how far a member is that goes.
 func (m *Model) farewell(p *proxy) (life, string) {
-	out, at := absent, ""
 	if p.ledger.UID != "" { // deletions are frozen
 		return leaving, p.ledger.Host
 	}
-	for _, r := range p.ledger.Retired {
-		if r.Gone || r.Stranded {
-			continue
-		}
-		at = r.Host
-		if h := m.hosts[r.Host]; h != nil && h.reachable {
-			return leaving, at
-		}
-		out = adrift
+	if at := m.madeWay(&p.ledger); at != "" {
+		return leaving, at
 	}
-	return out, at
+	for _, r := range p.ledger.Retired {
+		if !r.Gone && !r.Stranded {
+			return adrift, r.Host
+		}
+	}
+	return absent, ""
 }
 
 // templateOf is the digest of the spec that the member's ledger entry accepted.

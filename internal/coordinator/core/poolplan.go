@@ -72,7 +72,7 @@ func plan(t terms, r *roster) orders {
 		o.wait = t.full
 		return o
 	}
-	exist := staying + r.count[leaving]
+	exist := staying + r.leaving()
 	staying -= len(o.retire)
 	if r.count[unplaced] == 0 { // else another would find no host either
 		o.create = max(0, min(t.size+min(due, t.surge)-staying, t.size+t.surge-exist))

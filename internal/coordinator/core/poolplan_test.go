@@ -13,7 +13,7 @@ import (
 //
 // A member is a letter (R ready, W weak, C coming, F failed, U without host, S on a silent
 // host, L leaving, A adrift), with marks behind it: d due, s sick, p pinned, n needs to be
-// told only, i can change in place, c was changed and is not ready since.
+// told only, i can change in place, c was changed and is not ready since, x is on another host as well.
 func TestWhatAPoolDoesNext(t *testing.T) {
 	three := terms{size: 3, surge: 1, newestFirst: true, retry: true}
 	with := func(change func(*terms)) terms {
@@ -39,6 +39,7 @@ func TestWhatAPoolDoesNext(t *testing.T) {
 		"members that come up slowly are not doubled":           {three, "C C U", ""},
 		"a missing one is made anew":                            {three, "R R", "create 1"},
 		"what leaves counts until it is gone":                   {three, "L L L", "create 1"},
+		"what a host brought back counts until it is gone":      {three, "Rx Rx", ""},
 		"what leaves a silent host does not":                    {three, "A A A", "create 3"},
 		"while one waits for a host no other is made":           {three, "R U", ""},
 		"a member on a silent host is still one":                {three, "R R S", ""},
@@ -133,6 +134,8 @@ func parseMembers(t *testing.T, text string) (out []member) {
 				e.step = inPlace
 			case 'c':
 				e.changing = true
+			case 'x':
+				e.double = true
 			}
 		}
 		out = append(out, e)
@@ -174,7 +177,7 @@ func TestTheRosterCountsWhatItHolds(t *testing.T) {
 			e := member{
 				proxy: rapid.SampledFrom(proxies).Draw(t, "member"), life: life(rapid.IntRange(int(absent), int(ready)).Draw(t, "life")),
 				host: rapid.SampledFrom([]string{"", "h1", "h2"}).Draw(t, "host"), step: step(rapid.IntRange(int(none), int(inPlace)).Draw(t, "step")),
-				changing: rapid.Bool().Draw(t, "changing"), sick: rapid.Bool().Draw(t, "sick"),
+				changing: rapid.Bool().Draw(t, "changing"), double: rapid.Bool().Draw(t, "double"), sick: rapid.Bool().Draw(t, "sick"),
 			}
 			if rapid.Bool().Draw(t, "due") {
 				e.due.cause = "rotation"

@@ -48,6 +48,7 @@ type member struct {
 	born     time.Time // of its binding; zero: it has none
 	due      due
 	step     step
+	double   bool      // an earlier binding of it, from a host that was lost, is there as well
 	changing bool      // was changed in place, and is not ready since
 	sick     bool      // failed, or weak for long
 	pinned   bool      // no rotation replaces it
@@ -64,6 +65,7 @@ type roster struct {
 	behind   map[*proxy]bool // staying, not due, have a step to take
 	easy     int             // of them: may take it at once
 	changing int
+	double   int
 	sick     map[*proxy]bool // staying, not due
 	onHost   map[string]int
 }
@@ -126,6 +128,9 @@ func (r *roster) tally(e member, by int) {
 	if e.changing {
 		r.changing += by
 	}
+	if e.double {
+		r.double += by
+	}
 	switch {
 	case e.due != (due{}):
 		if !e.serves() {
@@ -143,6 +148,9 @@ func (r *roster) staying() (n int) {
 	}
 	return n
 }
+
+// leaving is how many more than those are not gone yet.
+func (r *roster) leaving() int { return r.count[leaving] + r.double }
 
 // empty reports whether nothing of any member is left.
 func (r *roster) empty() bool { return len(r.members) == 0 }

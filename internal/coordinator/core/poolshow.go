@@ -23,12 +23,12 @@ func waitText(po *pool, t terms, o orders) string {
 		return fmt.Sprintf("%d have no host, as %s", r.count[unplaced], po.unplaced)
 	case o.create+len(o.retire)+len(o.change) > 0:
 		return ""
-	case len(r.due) > 0 && r.count[leaving] > 0 && r.staying() <= t.size:
-		return fmt.Sprintf("%d to be replaced, once %d that leave are gone", len(r.due), r.count[leaving])
+	case len(r.due) > 0 && r.leaving() > 0 && r.staying() <= t.size:
+		return fmt.Sprintf("%d to be replaced, once %d that leave are gone", len(r.due), r.leaving())
 	case len(r.due) > 0:
 		return fmt.Sprintf("%d to be replaced; %d are ready, and no fewer than %d may be", len(r.due), r.count[ready], t.floor())
-	case r.staying() < t.size && r.count[leaving] > 0:
-		return fmt.Sprintf("%d to be added, once %d that leave are gone", t.size-r.staying(), r.count[leaving])
+	case r.staying() < t.size && r.leaving() > 0:
+		return fmt.Sprintf("%d to be added, once %d that leave are gone", t.size-r.staying(), r.leaving())
 	case len(r.behind) > 0 && r.changing > 0:
 		return fmt.Sprintf("%d to be changed, once %d that were are healthy", len(r.behind), r.changing)
 	}
@@ -64,7 +64,7 @@ func (m *Model) poolRecord(po *pool) bus.PoolRecord {
 	out := bus.PoolRecord{
 		Type: bus.TypePoolRecord, Pool: po.name,
 		Accepted: bad == nil, IntentSeq: max(po.intent.seq, l.IntentSeq), Paused: l.Paused,
-		Members: r.staying(), Ready: r.count[ready], Failed: r.count[failed], Leaving: r.count[leaving] + r.count[adrift],
+		Members: r.staying(), Ready: r.count[ready], Failed: r.count[failed], Leaving: r.leaving() + r.count[adrift],
 		Waiting: po.wait,
 	}
 	if bad != nil {

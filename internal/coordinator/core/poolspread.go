@@ -20,6 +20,28 @@ func (m *Model) retryMembers(po *pool) {
 	}
 }
 
+// makeWay gives up a member's binding where another host fits, and reports whether it did.
+// The member is placed anew once that is gone: both at once would be more than the pool may have.
+func (m *Model) makeWay(d *decision, req *placement.Request, why string) bool {
+	if h, _ := placement.Choose(m.offers, req); h == nil {
+		return false
+	}
+	host, uid := d.next.Host, d.next.UID
+	m.unbind(d)
+	m.sayProxy(d.p, "Moving", bus.Event{Cause: "agent", Host: host, UID: uid, Seq: d.next.IntentSeq, Message: "host " + why + "; it is tried elsewhere once nothing of it is left there"})
+	return true
+}
+
+// madeWay is a host that is heard of and has something of a retired binding; empty: none.
+func (m *Model) madeWay(l *bus.Ledger) string {
+	for _, r := range l.Retired {
+		if h := m.hosts[r.Host]; !r.Gone && !r.Stranded && h != nil && h.reachable {
+			return r.Host
+		}
+	}
+	return ""
+}
+
 // spread tells placement where the other members of the proxy's pool are.
 func (m *Model) spread(d *decision, req *placement.Request) {
 	po := m.pools[d.next.Pool]
