@@ -24,7 +24,7 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 	if err := a.meet(i); err != nil {
 		return err
 	}
-	me := a.id.get()
+	me, before := a.id.get(), a.record.highest()
 	var entries []entry
 	var headers []nats.Header
 	var seq uint64
@@ -53,6 +53,9 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 			if held != nil && d.Seq == held.Seq {
 				again = append(again, d.UID)
 			}
+			if gone != nil { // by streams from before its tombstone: they have not heard of the end
+				a.out.state(bus.State{Proxy: d.Proxy, UID: d.UID, Generation: d.Doc.Generation, Phase: bus.PhaseGone}, nil)
+			}
 		case refuse:
 			a.log.Error("an assignment is refused", "reason", why)
 			a.say(targetAssignments, codeForeign, why+"; it is refused")
@@ -80,8 +83,8 @@ func (a *Agent) receive(deliveries []bus.Delivery) error {
 		a.log.Error("cannot record assignments; they are not acked and come again", "count", len(entries), "error", err)
 		return err
 	}
-	if slices.ContainsFunc(deliveries, func(d bus.Delivery) bool { return d.ConsumerSeq == 1 }) {
-		a.repeatAll() // the consumer begins anew: something is amiss, and not only with what it delivers
+	if before > 0 && slices.ContainsFunc(deliveries, func(d bus.Delivery) bool { return d.ConsumerSeq == 1 }) {
+		a.repeatAll() // everything is delivered again: something is amiss, and not only with that
 		again = nil
 	}
 	for _, uid := range again {

@@ -165,6 +165,7 @@ func (m *Model) fulfil(d *decision) {
 		m.remove(d)
 	case d.next.UID == "":
 		m.place(d)
+	case m.forgotten(d):
 	case m.leave(d):
 	case d.next.Applied < d.next.IntentSeq:
 		m.change(d)

@@ -88,6 +88,23 @@ func (m *Model) takeUp(s *Stranding) bool {
 	return true
 }
 
+// forgotten handles a binding of which its host says that it was deleted: by a tombstone
+// that these streams have forgotten. It is not brought back by itself, only by another word
+// of a person. It reports whether there is such a binding.
+func (m *Model) forgotten(d *decision) bool {
+	b := m.binding(d.next.Host, d.next.UID)
+	if b == nil || b.state == nil || b.state.Phase != bus.PhaseGone {
+		return false
+	}
+	if d.next.Applied == d.next.IntentSeq {
+		d.p.wait = "host " + b.host.name + " deleted it before these streams were restored; publish its intent again to have it made again, or ask for its absence"
+		return true
+	}
+	m.part(d).Gone = true
+	m.place(d)
+	return true
+}
+
 // freeze stops deletions, moves and placements until a person has looked.
 func (m *Model) freeze(why string) {
 	if m.frozen != "" {
