@@ -53,6 +53,7 @@ type Agent struct {
 	pinned     chan struct{} // closed once the installation is known
 	pinnedOnce sync.Once
 	listAgain  chan struct{} // capacity 1
+	checkAgain chan struct{} // capacity 1
 	stop       context.CancelCauseFunc
 	fromStart  bool   // belongs to receive: the consumer has begun anew
 	run        string // names this start of the agent; a ULID
@@ -87,7 +88,7 @@ func Open(cfg Config, opts Options) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg, opts: opts, log: opts.Log.With("host", cfg.Host.Name), id: id,
-		run: bus.NewULID(), pinned: make(chan struct{}), listAgain: make(chan struct{}, 1), stop: func(error) {}}
+		run: bus.NewULID(), pinned: make(chan struct{}), listAgain: make(chan struct{}, 1), checkAgain: make(chan struct{}, 1), stop: func(error) {}}
 	if err := a.openRecord(); err != nil {
 		return nil, errors.Join(err, id.close())
 	}

@@ -28,12 +28,33 @@ const (
 	codeIncarnation = "OtherIncarnation"
 )
 
-// check asks for verdicts and the offer now, and then every interval until ctx ends.
+// minCheckGap keeps a host on which others make and remove things in a storm from being
+// counted in one.
+const minCheckGap = 5 * time.Second
+
+// check asks for verdicts and the offer now, and then every interval and whenever something
+// happened that may change them, until ctx ends.
 func (a *Agent) check(ctx context.Context, b backends.Backend) error {
+	interval := func() time.Duration { return around(a.cfg.Intervals.Check, a.loop.policy.Spread()) }
+	repeat(ctx, interval, a.checkAgain, func() { a.checkOnce(ctx, b) })
+	return nil
+}
+
+// repeat does something now, and then after each interval and when it is asked again, but
+// never sooner than minCheckGap after the last time, until ctx ends.
+func repeat(ctx context.Context, interval func() time.Duration, again <-chan struct{}, do func()) {
 	for {
-		a.checkOnce(ctx, b)
-		if !sleep(ctx, around(a.cfg.Intervals.Check, a.loop.policy.Spread())) {
-			return nil
+		do()
+		wait := interval()
+		gap := min(minCheckGap, wait)
+		if !sleep(ctx, gap) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		case <-time.After(wait - gap):
 		}
 	}
 }

@@ -148,7 +148,9 @@ func (a *Agent) watch(ctx context.Context, b backends.Backend) error {
 	for e := range w.Watch(ctx) {
 		if e.UID == "" {
 			a.log.Debug("the backend asks to be listed", "reason", e.Reason)
-			a.askList()
+			// What others make and remove changes what is left for proxies.
+			ask(a.listAgain)
+			ask(a.checkAgain)
 			continue
 		}
 		a.log.Debug("event", "uid", e.UID, "reason", e.Reason, "known", a.loop.woken(e.UID))
@@ -156,10 +158,10 @@ func (a *Agent) watch(ctx context.Context, b backends.Backend) error {
 	return nil
 }
 
-// askList makes the sweep list soon.
-func (a *Agent) askList() {
+// ask wakes whoever waits for c, soon or now.
+func ask(c chan struct{}) {
 	select {
-	case a.listAgain <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 func TestConformanceThroughVolumes(t *testing.T) {
 	d := startDaemon(t).throughVolumes()
 	h := harness
-	h.NewHost = func(testing.TB) string { return d.host() }
+	h.NewHost = func(testing.TB) string { return d.named() }
 	backendtest.Run(t, h)
 }
 

@@ -23,13 +23,17 @@ type daemon struct {
 
 func startDaemon(t testing.TB) daemon { return daemon{Daemon: libvirttest.Start(t)} }
 
+func startSmallDaemon(t testing.TB, size string) daemon {
+	return daemon{Daemon: libvirttest.StartSmall(t, size)}
+}
+
 func (d daemon) throughVolumes() daemon {
 	d.volumes = true
 	return d
 }
 
-// host names the daemon, for other processes too.
-func (d daemon) host() string {
+// named names the daemon, for other processes too.
+func (d daemon) named() string {
 	if d.volumes {
 		return "volumes:" + d.Dir
 	}

@@ -97,6 +97,9 @@ func TestAnInactivePoolOrNetworkIsTheHostsFault(t *testing.T) {
 	wantCheck(t, h, "pool/default", backends.CheckPoolNotActive)
 	h.Virsh(t, "pool-undefine", "default")
 	wantCheck(t, h, "pool/default", backends.CheckPoolNotFound)
+	_, err = h.Ensure(t.Context(), request(newRef()), nil)
+	wantClass(t, err, backends.ErrPermanent) // another host may have it
+	wantClass(t, h.Delete(t.Context(), req.Ref), backends.ErrHostFault)
 	h.Virsh(t, "pool-define-as", "default", "dir", "--target", h.PoolDir())
 	h.Virsh(t, "pool-start", "default")
 	wantCheck(t, h, "pool/default", backends.CheckOK)

@@ -45,6 +45,7 @@ func (b *Backend) ensure(ctx context.Context, r resolved, report func(backends.P
 	err := b.with(ctx, func(s *session) error {
 		if made {
 			if err := w.make(s); err != nil {
+				w.giveBack(err)
 				return err
 			}
 		}
@@ -82,8 +83,10 @@ type work struct {
 	active   bool // a QEMU process is there
 	lasting  bool // the domain is defined, not only running
 	diskGone bool
-	virt     virt
-	next     *marker // what it is to become in place; nil: it is as asked
+	// lookedAgain says that the pool was refreshed for want of room.
+	lookedAgain bool
+	virt        virt
+	next        *marker // what it is to become in place; nil: it is as asked
 
 	base images.Base // by bringBase
 }
@@ -105,7 +108,12 @@ func (w *work) survey(s *session) error {
 	if !w.there && b.guests.isAway(r.UID) {
 		return migratedAway(r.Proxy)
 	}
-	if w.pool, err = b.pool(s); err != nil {
+	w.pool, err = b.pool(s)
+	if hasCode(err, golibvirt.ErrNoStoragePool) && !w.there {
+		// What was never here is better made on another host than waited for here.
+		return backends.Wrap(backends.ErrPermanent, "storage pool", err, "this host has no storage pool %q; define it or correct storagePool", b.cfg.StoragePool)
+	}
+	if err != nil {
 		return err
 	}
 	has, err := b.lookFor(s, w.pool, r.Ref, w.there)
@@ -160,16 +168,27 @@ func (w *work) survey(s *session) error {
 	if w.there {
 		return nil // it exists: whether there is room is no question any more
 	}
-	before := b.admitted()
-	u, err := b.usage(s, w.pool)
-	if err != nil {
-		return err
+	return w.admit(s)
+}
+
+// admit asks for room, once more with a fresh look at the pool where there was none.
+func (w *work) admit(s *session) error {
+	for {
+		before := w.b.admitted()
+		u, err := w.b.usage(s, w.pool)
+		if err != nil {
+			return err
+		}
+		release, err := w.b.admit(u, before, w.r.UID, requirement{w.r.shape.VCPUs, w.r.shape.MemoryMiB, w.marker.DiskBytes})
+		if err == nil {
+			w.release = release
+			return nil
+		}
+		if w.lookedAgain || !w.pool.refresh(s) {
+			return err
+		}
+		w.lookedAgain = true
 	}
-	w.release, err = b.admit(u, before, r.UID, requirement{r.shape.VCPUs, r.shape.MemoryMiB, w.marker.DiskBytes})
-	if err != nil {
-		w.release = func() {}
-	}
-	return err
 }
 
 // activity tells whether a domain runs and whether it is defined.

@@ -37,6 +37,31 @@ func (w *work) make(s *session) error {
 	return w.define(s)
 }
 
+// giveBack removes what was made of a guest that found no room, so that a full pool is not
+// filled further by what cannot be finished. It works beside the session that failed, for a
+// few seconds at most, and what it leaves is found by its marker.
+func (w *work) giveBack(why error) {
+	if backends.Class(why) != backends.ErrNoCapacity || w.there {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), givingBack)
+	defer cancel()
+	err := w.b.with(ctx, func(s *session) error {
+		has, err := w.b.lookFor(s, w.pool, w.r.Ref, false)
+		for _, x := range has.pieces {
+			if err == nil {
+				err = w.pool.remove(s, x)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		w.b.log.Warn("what was made of a guest before the pool was full stays until it is deleted", "uid", w.r.UID, "error", err)
+	}
+}
+
+const givingBack = 10 * time.Second
+
 // gone turns an answer that there is nothing (more) to do into success.
 func gone(err error) error {
 	if hasCode(err, golibvirt.ErrNoDomain) || hasCode(err, golibvirt.ErrOperationInvalid) {

@@ -22,6 +22,7 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 	if err != nil {
 		return backends.Offer{}, err
 	}
+	p.refresh(s)
 	u, err := b.usage(s, p)
 	if err != nil {
 		return backends.Offer{}, err

@@ -18,6 +18,7 @@ import (
 // whole, by rename.
 type place struct {
 	dir    string
+	uuid   string // of the pool
 	images *images.Cache
 }
 
@@ -29,6 +30,15 @@ func (p place) marker(name string) string {
 }
 func (p place) nvram(name string) string   { return filepath.Join(p.state(), name+".nvram") }
 func (p place) console(name string) string { return filepath.Join(p.state(), name+".log") }
+
+// record says of which pool the directory is, so that the mount point is told from what is
+// mounted there.
+func (p place) record() string { return filepath.Join(p.state(), "pool") }
+
+func (p place) recorded() bool {
+	text, err := os.ReadFile(p.record())
+	return err == nil && strings.TrimSpace(string(text)) == p.uuid && p.uuid != ""
+}
 
 // nameOf is the instance whose name a file bears, and what follows it. A temporary file of
 // a write that was cut off begins with a dot.

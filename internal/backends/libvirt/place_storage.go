@@ -63,6 +63,11 @@ func (p place) writeMarker(s *session, name string, m marker) error {
 	if err := os.MkdirAll(p.state(), 0o711); err != nil {
 		return fileError("write marker", err)
 	}
+	if !p.recorded() {
+		if err := replace(p.record(), []byte(p.uuid+"\n")); err != nil {
+			return fileError("write marker", err)
+		}
+	}
 	return fileError("write marker", replace(p.marker(name), m.text()))
 }
 
@@ -133,3 +138,6 @@ func (p place) bases(*session) ([]images.Stored, error) { return images.List(p.d
 func (p place) builtOn(s *session) (map[string]bool, error) { return images.BuiltOn(s.ctx, p.dir) }
 
 func (p place) removeBase(_ *session, b images.Base) error { return images.Remove(p.dir, b) }
+
+// refresh has nothing to do: files are always looked at.
+func (p place) refresh(*session) bool { return false }

@@ -11,11 +11,17 @@ import (
 )
 
 // pool finds the configured pool. It must be active: an inactive one may be a file system that
-// is not mounted, whose directory would be the root disk's.
+// is not mounted, whose directory would be the root disk's. One that starts with its host and
+// does not run is started where it is sure to be the same one, see [Backend.wake].
 func (b *Backend) pool(s *session) (storage, error) {
 	p, err := b.anyPool(s)
 	if err != nil {
 		return nil, err
+	}
+	if !p.active {
+		if p.active, err = b.wake(s, p); err != nil {
+			return nil, err
+		}
 	}
 	if !p.active {
 		return nil, backends.Errorf(backends.ErrHostFault, "storage pool",
@@ -26,6 +32,7 @@ func (b *Backend) pool(s *session) (storage, error) {
 
 // poolState is a pool as the daemon describes it.
 type poolState struct {
+	pool    golibvirt.StoragePool
 	storage storage
 	dir     string // of a pool whose files the agent uses itself
 	active  bool
@@ -51,7 +58,7 @@ func (b *Backend) anyPool(s *session) (poolState, error) {
 	if err := desc.Unmarshal(text); err != nil {
 		return poolState{}, backends.Wrap(backends.ErrTransient, "storage pool", err, "the description of pool %q cannot be read", b.cfg.StoragePool)
 	}
-	p := poolState{active: active == 1, kind: desc.Type}
+	p := poolState{pool: pool, active: active == 1, kind: desc.Type}
 	switch desc.Type {
 	case "dir", "fs", "netfs":
 		if b.cfg.throughVolumes() {
@@ -73,8 +80,31 @@ func (b *Backend) anyPool(s *session) (poolState, error) {
 	if err != nil {
 		return poolState{}, fileError("storage pool", err)
 	}
-	p.storage, p.dir = place{dir, b.images}, dir
+	p.storage, p.dir = place{dir, desc.UUID, b.images}, dir
 	return p, nil
+}
+
+// wake starts a pool that was to start with its host, and reports whether it runs. For types
+// other than dir starting is what mounts or activates the source, and fails without it. A
+// directory may be the mount point of a file system that is not there: it is started only when
+// the record of the pool is in it.
+func (b *Backend) wake(s *session, p poolState) (bool, error) {
+	if p.kind == "dir" {
+		if files, ours := p.storage.(place); !ours || !files.recorded() {
+			return false, nil
+		}
+	}
+	autostart, err := read(s, "storage pool", func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolGetAutostart(p.pool) })
+	if err != nil || autostart != 1 {
+		return false, err
+	}
+	b.log.InfoContext(s.ctx, "a storage pool that starts with its host is not active; it is started", "pool", p.pool.Name)
+	err = s.write("pool.start", "start storage pool", func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(p.pool, 0) })
+	if hasCode(err, golibvirt.ErrOperationInvalid) { // somebody was faster
+		active, err := read(s, "storage pool", func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(p.pool) })
+		return active == 1, err
+	}
+	return err == nil, err
 }
 
 // imageDir is where images are kept on this machine on their way to a pool whose files the

@@ -95,6 +95,13 @@ func TestMemAvailableIsReadInMiB(t *testing.T) {
 	}
 }
 
+func TestTheMemoryOfAnotherMachineIsAddedUp(t *testing.T) {
+	got := freeable([]golibvirt.NodeGetMemoryStats{{Field: "total", Value: 9 << 20}, {Field: "free", Value: 3 << 10}, {Field: "buffers", Value: 1 << 10}, {Field: "cached", Value: 2 << 10}})
+	if got != 6 {
+		t.Errorf("got %d MiB, want 6", got)
+	}
+}
+
 func TestErrorsAreClassedByCode(t *testing.T) {
 	for code, want := range map[golibvirt.ErrorNumber]error{
 		golibvirt.ErrNoDomain: backends.ErrNotFound, golibvirt.ErrNoStoragePool: backends.ErrHostFault, golibvirt.ErrNoNetwork: backends.ErrHostFault,
@@ -224,14 +231,14 @@ func TestAMarkerNoticesEachFieldThatCannotChange(t *testing.T) {
 		t.Errorf("nothing changed, got %q", got)
 	}
 	for want, change := range map[string]func(*resolved){
-		"auth":        func(r *resolved) { r.Access.Password = "hunter3" },
-		"allowFrom":   func(r *resolved) { r.Access.AllowFrom = nil },
-		"egress":      func(r *resolved) { r.Access.Private = true },
-		"image":       func(r *resolved) { r.Image = "j" },
-		"machineType": func(r *resolved) { r.MachineType = "n" },
-		"diskGiB":     func(r *resolved) { r.DiskGiB = 6 },
-		"cloudInit":   func(r *resolved) { r.UserData = nil },
-		"port":        func(r *resolved) { r.Port = 3129 },
+		"auth":      func(r *resolved) { r.Access.Password = "hunter3" },
+		"allowFrom": func(r *resolved) { r.Access.AllowFrom = nil },
+		"egress":    func(r *resolved) { r.Access.Private = true },
+		"image":     func(r *resolved) { r.Image = "j" },
+		"diskGiB":   func(r *resolved) { r.DiskGiB = 4 },
+		"":          func(r *resolved) { r.DiskGiB, r.MachineType = 6, "n" }, // these can change in place
+		"cloudInit": func(r *resolved) { r.UserData = nil },
+		"port":      func(r *resolved) { r.Port = 3129 },
 	} {
 		now := r
 		change(&now)

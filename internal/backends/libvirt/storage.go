@@ -21,6 +21,9 @@ type storage interface {
 	belongings(s *session, name string) (belongings, error)
 	// free is the room in bytes that the pool has for the agent.
 	free(s *session) (int64, error)
+	// refresh has the pool looked at anew where inventory and free tell what was there at
+	// some earlier time, and reports whether it was.
+	refresh(s *session) bool
 
 	// findBase returns the base with a digest and format, with an empty Path when it is not
 	// there as a whole.

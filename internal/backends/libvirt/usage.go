@@ -102,7 +102,7 @@ func (b *Backend) usage(s *session, p storage) (usage, error) {
 	if f.diskFree, err = p.free(s); err != nil {
 		return u, err
 	}
-	if f.memAvailable, err = memAvailable("/proc/meminfo"); err != nil {
+	if f.memAvailable, err = b.memAvailable(s); err != nil {
 		return u, err
 	}
 	u.total = count(f, b.host.Limits)
@@ -148,6 +148,42 @@ func number(params []golibvirt.TypedParam, field string) int64 {
 		}
 	}
 	return 0
+}
+
+// memAvailable is what the hypervisor could give to a new program, in MiB.
+func (b *Backend) memAvailable(s *session) (int64, error) {
+	if !b.cfg.Remote() {
+		return memAvailable("/proc/meminfo")
+	}
+	stats, err := read(s, "read memory", func(l *golibvirt.Libvirt) ([]golibvirt.NodeGetMemoryStats, error) {
+		_, n, err := l.NodeGetMemoryStats(0, allCells, 0)
+		if err != nil {
+			return nil, err
+		}
+		stats, _, err := l.NodeGetMemoryStats(n, allCells, 0)
+		return stats, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return freeable(stats), nil
+}
+
+// allCells asks for the memory of the whole machine. Source: VIR_NODE_MEMORY_STATS_ALL_CELLS
+// in include/libvirt/libvirt-host.h.
+const allCells = -1
+
+// freeable adds up what libvirt tells of memory, in MiB: what is free, and what the kernel
+// keeps of files. libvirt does not tell which part of that cannot be given up, so this is
+// somewhat more than MemAvailable.
+func freeable(stats []golibvirt.NodeGetMemoryStats) (mib int64) {
+	for _, st := range stats {
+		switch st.Field {
+		case "free", "buffers", "cached": // KiB
+			mib += int64(st.Value >> 10)
+		}
+	}
+	return mib
 }
 
 // memAvailable reads what the kernel could give to a new program, in MiB.

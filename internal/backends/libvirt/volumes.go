@@ -201,6 +201,12 @@ func (v volumes) free(s *session) (int64, error) {
 	return int64(n), err
 }
 
+// refresh lets libvirt see what changed in the pool behind its back. It refuses while volumes
+// are being made, and what it knows is as good as it was then.
+func (v volumes) refresh(s *session) bool {
+	return s.do("refresh pool", readBudget, 0, func(l *golibvirt.Libvirt) error { return l.StoragePoolRefresh(v.pool, 0) }) == nil
+}
+
 // create makes a volume, after its labelled step.
 func (v volumes) create(s *session, step string, d libvirtxml.StorageVolume) (vol golibvirt.StorageVol, err error) {
 	if v.block {

@@ -39,7 +39,7 @@ func start(t testing.TB, prepare func(Daemon)) Daemon {
 	prepare(d)
 	d.run(t)
 	d.wait(t)
-	must(t, os.Mkdir(d.PoolDir(), 0o711))
+	must(t, os.MkdirAll(d.PoolDir(), 0o711))
 	d.Virsh(t, "net-start", "default")
 	d.Virsh(t, "pool-define-as", "default", "dir", "--target", d.PoolDir())
 	d.Virsh(t, "pool-start", "default")
