@@ -164,11 +164,14 @@ func (c *call) planExtras(doc object) error {
 	if n := len(list(doc, "serviceAccounts")); n > 1 {
 		return invalid("resource.serviceAccounts", n, "At most one service account is allowed.")
 	}
-	for permission, set := range map[string]bool{
-		"compute.instances.setMetadata": len(each(sub(doc, "metadata"), "items")) > 0, "compute.instances.setLabels": len(sub(doc, "labels")) > 0,
-		"compute.instances.setTags": len(list(sub(doc, "tags"), "items")) > 0, "compute.instances.setServiceAccount": len(list(doc, "serviceAccounts")) > 0,
-	} {
-		if set {
+	uses := map[string]bool{
+		"compute.instances.setMetadata":       len(each(sub(doc, "metadata"), "items")) > 0,
+		"compute.instances.setLabels":         len(sub(doc, "labels")) > 0,
+		"compute.instances.setTags":           len(list(sub(doc, "tags"), "items")) > 0,
+		"compute.instances.setServiceAccount": len(list(doc, "serviceAccounts")) > 0,
+	}
+	for _, permission := range sortedKeys(uses) {
+		if uses[permission] {
 			if err := c.need(permission, c.key("instances", text(doc, "name"))); err != nil {
 				return err
 			}
