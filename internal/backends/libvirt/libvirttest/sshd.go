@@ -40,7 +40,8 @@ func StartSSHD(t testing.TB, lines ...string) *SSHD {
 	s := &SSHD{Address: listener.Addr().String(), KeyFile: filepath.Join(dir, "client"), KnownHosts: filepath.Join(dir, "known_hosts")}
 	hostKey := WriteSSHKey(t, filepath.Join(dir, "host"))
 	clientKey := WriteSSHKey(t, s.KeyFile)
-	must(t, os.WriteFile(filepath.Join(dir, "authorized"), ssh.MarshalAuthorizedKey(clientKey), 0o600))
+	// The least that a key needs, as docs/libvirt.md tells people.
+	must(t, os.WriteFile(filepath.Join(dir, "authorized"), append([]byte(`restrict,port-forwarding,command="/bin/false" `), ssh.MarshalAuthorizedKey(clientKey)...), 0o600))
 	must(t, os.WriteFile(s.KnownHosts, []byte(KnownHost(s.Address, hostKey)), 0o600))
 	config := ""
 	for _, line := range lines {
