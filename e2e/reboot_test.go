@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -32,11 +34,8 @@ func TestAHostThatRebootsWhileNATSIsAwayBringsItsProxiesBack(t *testing.T) {
 	f := newFleet(t, "always")
 	a := f.startAgent("kvm-1", libvirtAgent(d))
 	f.publish("crawl-1", goodIntent)
-	two := strings.ReplaceAll(goodIntent, "crawl-1", "crawl-2")
-	f.publish("crawl-2", two)
-	one, off := f.made("crawl-1"), f.made("crawl-2")
-	f.publish("crawl-2", strings.Replace(two, `"running"`, `"stopped"`, 1))
-	f.awaitPhase("crawl-2", bus.PhaseStopped, 60*time.Second)
+	f.publish("crawl-2", strings.NewReplacer("crawl-1", "crawl-2", `"running"`, `"stopped"`).Replace(goodIntent))
+	one, off := f.made("crawl-1"), f.awaitPhase("crawl-2", bus.PhaseStopped, 60*time.Second)
 
 	f.server.kill()
 	a.kill()
@@ -59,6 +58,20 @@ func TestAHostThatRebootsWhileNATSIsAwayBringsItsProxiesBack(t *testing.T) {
 	}
 	onlyBases(t, d)
 	a.stop()
+}
+
+// TestTheAgentsUnitStopsBeforeTheGuestsDo holds the order by which an agent never starts what
+// its host's shutdown stops: units stop in the reverse order of After=.
+func TestTheAgentsUnitStopsBeforeTheGuestsDo(t *testing.T) {
+	unit, err := os.ReadFile("../deploy/systemd/proxyfleet-agent.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guests := range []string{"libvirtd.service", "virtqemud.service", "libvirt-guests.service"} {
+		if !regexp.MustCompile(`(?m)^After=.*\b` + regexp.QuoteMeta(guests)).Match(unit) {
+			t.Errorf("the agent's unit is not After=%s", guests)
+		}
+	}
 }
 
 // TestTwoAgentsOnOneMachineKeepTwoHostsThatTakeNone keeps two hosts by SSH from this machine.

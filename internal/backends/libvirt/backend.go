@@ -30,7 +30,9 @@ type Backend struct {
 	seeds    seeder
 	marks    marks
 	guests   guests
-	now      func() time.Time // time.Now but in tests
+	// These are time.Now and keepaliveEvery but in tests.
+	now        func() time.Time
+	signOfLife time.Duration
 
 	// tryKVM is kvmWorks but in tests.
 	tryKVM func(device string) error
@@ -93,7 +95,7 @@ func New(cfg Config, host backends.HostConfig, opts Options) (*Backend, error) {
 		cfg: cfg, host: host, owner: opts.Owner, log: opts.Log, reach: daemon, grace: opts.ShutdownGrace,
 		images: images.New(images.Options{HTTP: opts.HTTP, Log: opts.Log, ReserveBytes: int64(host.Limits.Reserve.DiskGiB) << 30}),
 		seeds:  seeder{vendorData: []byte(host.VendorData), guestAgent: host.InstallGuestAgent == nil || *host.InstallGuestAgent, ipv6: cfg.Network.IPv6},
-		marks:  newMarks(), guests: newGuests(), now: time.Now,
+		marks:  newMarks(), guests: newGuests(), now: time.Now, signOfLife: keepaliveEvery,
 		stateDir: opts.StateDir, volumes: newVolumeMemory(),
 		tryKVM: kvmWorks, pending: map[string]requirement{},
 	}, nil

@@ -93,8 +93,9 @@ func (b *Backend) checkNetwork(s *session) backends.TargetHealth {
 
 // checkAddresses tells of guests that have one address.
 func (b *Backend) checkAddresses() backends.TargetHealth {
-	h := backends.TargetHealth{Target: "addresses", Code: backends.CheckOK}
-	if shared := b.guests.shared(); len(shared) > 0 {
+	shared, known := b.guests.shared()
+	h := backends.TargetHealth{Target: "addresses", Code: backends.CheckOK, Details: map[string]string{"guestsKnown": strconv.Itoa(known)}}
+	if len(shared) > 0 {
 		h.Code, h.Message = backends.CheckAddressShared,
 			"guests share addresses: "+strings.Join(shared, "; ")+". One of them is configured by hand, or two DHCP servers answer"
 	}

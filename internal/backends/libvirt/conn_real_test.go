@@ -96,3 +96,21 @@ func TestAWatcherThatEndsLeavesNothingBehind(t *testing.T) {
 		})
 	}
 }
+
+func TestAWatcherAsksForASignOfLifeWhenNothingHappens(t *testing.T) {
+	d := startDaemon(t)
+	counter := d.CountCalls(t)
+	h := remoteHost(t, d, Config{URI: "qemu:///system?socket=" + counter.Socket, VirtType: "qemu"})
+	h.signOfLife = 100 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	awaitConnected(t, h.Watch(ctx))
+	counter.Calls()
+	deadline := time.Now().Add(20 * time.Second)
+	for n := 0; n < 3; n += counter.Calls() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d calls were made, want one each %s", n, h.signOfLife)
+		}
+		time.Sleep(h.signOfLife)
+	}
+}

@@ -106,8 +106,9 @@ func (g *guests) only(running map[string]bool) {
 	maps.DeleteFunc(g.known, func(uid string, _ *guest) bool { return !running[uid] })
 }
 
-// shared lists the addresses that several guests have.
-func (g *guests) shared() []string {
+// shared lists the addresses that several guests have, and counts those that are known: an
+// agent that has just started knows none.
+func (g *guests) shared() (found []string, known int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	proxies := map[netip.Addr][]string{}
@@ -116,12 +117,11 @@ func (g *guests) shared() []string {
 			proxies[a] = append(proxies[a], one.proxy)
 		}
 	}
-	var found []string
 	for _, a := range slices.SortedFunc(maps.Keys(proxies), netip.Addr.Compare) {
 		if names := proxies[a]; len(names) > 1 {
 			slices.Sort(names)
 			found = append(found, fmt.Sprintf("%s of %s", a, names))
 		}
 	}
-	return found
+	return found, len(g.known)
 }

@@ -105,15 +105,18 @@ func TestGuestsWithOneAddressAndSilentOnesAreNoticed(t *testing.T) {
 	if shared, _ := g.saw(two, at("10.0.0.1"), false, now); shared != "address 10.0.0.1 is also that of proxy crawl-1" {
 		t.Errorf("a second one: %q", shared)
 	}
-	if got := g.shared(); len(got) != 1 || got[0] != "10.0.0.1 of [crawl-1 crawl-2]" {
-		t.Errorf("got %v", got)
+	if got, known := g.shared(); known != 2 || len(got) != 1 || got[0] != "10.0.0.1 of [crawl-1 crawl-2]" {
+		t.Errorf("got %v of %d", got, known)
 	}
 	if shared, _ := g.saw(two, nil, true, now); shared == "" {
 		t.Error("sources that failed took an address away")
 	}
 	g.stopped("1")
-	if shared, _ := g.saw(two, at("10.0.0.1"), false, now); shared != "" || g.shared() != nil {
-		t.Errorf("the other stopped: %q, %v", shared, g.shared())
+	if shared, _ := g.saw(two, at("10.0.0.1"), false, now); shared != "" {
+		t.Errorf("the other stopped: %q", shared)
+	}
+	if got, known := g.shared(); len(got) != 0 || known != 1 {
+		t.Errorf("the other stopped: %v of %d", got, known)
 	}
 	g.saw(two, nil, false, now)
 	if _, silent := g.saw(two, nil, true, now.Add(5*time.Minute)); silent != 5*time.Minute {

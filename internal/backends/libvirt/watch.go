@@ -68,7 +68,7 @@ func (b *Backend) follow(ctx context.Context, feed *backends.Feed) error {
 	defer b.marks.watch(-1)
 	feed.Send(backends.Event{Reason: "Connected"})
 	// A daemon that hangs, or a host that is gone without a word, sends no events either.
-	alive := time.NewTicker(keepaliveEvery)
+	alive := time.NewTicker(b.signOfLife)
 	defer alive.Stop()
 	for {
 		var raw any
