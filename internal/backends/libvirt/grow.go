@@ -73,33 +73,45 @@ func (w *work) grow(s *session) error {
 }
 
 // growDisk makes the disk larger, under a guest that runs or without one. The guest's file
-// system follows at its next boot, by cloud-init's growpart.
+// system follows at its next boot, by cloud-init's growpart. QEMU grows a file that it has
+// open by itself, a device it is only told of.
 func (w *work) growDisk(s *session) error {
-	if w.active {
-		return s.write("disk.grow", "grow disk", func(l *golibvirt.Libvirt) error {
-			return l.DomainBlockResize(w.dom, rootTarget, uint64(w.next.DiskBytes), golibvirt.DomainBlockResizeBytes)
-		})
-	}
 	at, err := w.pool.attach(s, w.name, w.base)
 	if err != nil {
 		return err
 	}
-	return s.write("disk.grow", "grow disk", func(l *golibvirt.Libvirt) error {
-		// The volume may have come after libvirt last looked.
-		pool, err := l.StoragePoolLookupByName(w.b.cfg.StoragePool)
-		if err == nil {
-			err = l.StoragePoolRefresh(pool, 0)
+	err = s.write("disk.grow", "grow disk", func(l *golibvirt.Libvirt) error {
+		if !w.active || at.root.kind == "block" {
+			if err := w.growVolume(l, at.root.path); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
+		if !w.active {
+			return nil
 		}
-		vol, err := l.StorageVolLookupByPath(at.root.path)
-		if err != nil {
-			return err
-		}
-		if _, capacity, _, err := l.StorageVolGetInfo(vol); err != nil || capacity >= uint64(w.next.DiskBytes) {
-			return err
-		}
-		return l.StorageVolResize(vol, uint64(w.next.DiskBytes), 0)
+		return l.DomainBlockResize(w.dom, rootTarget, uint64(w.next.DiskBytes), golibvirt.DomainBlockResizeBytes)
 	})
+	if hasCode(err, golibvirt.ErrNoSupport) { // logical volumes, in libvirt 9.0
+		return backends.Wrap(backends.ErrPermanent, "grow disk", err, "disks in pool %q do not grow; the guest is kept as it is. Delete the proxy and make it anew", w.b.cfg.StoragePool)
+	}
+	return err
+}
+
+func (w *work) growVolume(l *golibvirt.Libvirt, path string) error {
+	// The volume may have come after libvirt last looked.
+	pool, err := l.StoragePoolLookupByName(w.b.cfg.StoragePool)
+	if err == nil {
+		err = l.StoragePoolRefresh(pool, 0)
+	}
+	if err != nil {
+		return err
+	}
+	vol, err := l.StorageVolLookupByPath(path)
+	if err != nil {
+		return err
+	}
+	if _, capacity, _, err := l.StorageVolGetInfo(vol); err != nil || capacity >= uint64(w.next.DiskBytes) {
+		return err
+	}
+	return l.StorageVolResize(vol, uint64(w.next.DiskBytes), 0)
 }

@@ -8,6 +8,7 @@ import (
 
 	"proxyfleet/internal/backends"
 	"proxyfleet/internal/backends/images"
+	"proxyfleet/internal/backends/libvirt/libvirttest"
 )
 
 func TestADiskGrowsUnderItsGuestAndAMachineTypeByARestart(t *testing.T) {
@@ -56,5 +57,25 @@ func TestADiskGrowsUnderItsGuestAndAMachineTypeByARestart(t *testing.T) {
 			}
 			h.delete(t, req.Ref)
 		})
+	}
+}
+
+func TestADiskGrowsThroughSSH(t *testing.T) {
+	d, sshd := startDaemon(t), libvirttest.StartSSHD(t)
+	h := remoteHost(t, d, throughSSH(d, sshd))
+	for _, desired := range []backends.Desired{backends.Running, backends.Stopped} {
+		req := request(newRef())
+		req.Desired = desired
+		n := backends.InstanceName(req.UID)
+		h.ensure(t, req)
+		req.Generation, req.DiskGiB = 2, 2
+		if i := h.ensure(t, req); i.Generation != 2 || i.Status != map[backends.Desired]backends.Status{backends.Running: backends.StatusRunning, backends.Stopped: backends.StatusStopped}[desired] {
+			t.Errorf("%s: got %+v", desired, i)
+		}
+		h.Virsh(t, "pool-refresh", "default")
+		if info := h.Virsh(t, "vol-info", "--bytes", "--pool", "default", n+".qcow2"); !strings.Contains(info, "2147483648") {
+			t.Errorf("%s: want 2 GiB:\n%s", desired, info)
+		}
+		h.delete(t, req.Ref)
 	}
 }
