@@ -54,20 +54,20 @@ func newAPI(conf Config, base http.RoundTripper, log *slog.Logger) (*api, error)
 	ctx := context.Background() // for nothing, with a client that is given
 	opts := []option.ClientOption{option.WithHTTPClient(client), option.WithLogger(mute), option.WithEndpoint(conf.Endpoints.Compute)}
 	err := errors.Join(
-		open(&a.instances, compute.NewInstancesRESTClient, ctx, opts),
-		open(&a.disks, compute.NewDisksRESTClient, ctx, opts),
-		open(&a.addresses, compute.NewAddressesRESTClient, ctx, opts),
-		open(&a.firewalls, compute.NewFirewallsRESTClient, ctx, opts),
-		open(&a.zoneOps, compute.NewZoneOperationsRESTClient, ctx, opts),
-		open(&a.regionOps, compute.NewRegionOperationsRESTClient, ctx, opts),
-		open(&a.globalOps, compute.NewGlobalOperationsRESTClient, ctx, opts),
-		open(&a.regions, compute.NewRegionsRESTClient, ctx, opts),
-		open(&a.zones, compute.NewZonesRESTClient, ctx, opts),
-		open(&a.projects, compute.NewProjectsRESTClient, ctx, opts),
-		open(&a.images, compute.NewImagesRESTClient, ctx, opts),
-		open(&a.machineTypes, compute.NewMachineTypesRESTClient, ctx, opts),
-		open(&a.networks, compute.NewNetworksRESTClient, ctx, opts),
-		open(&a.subnetworks, compute.NewSubnetworksRESTClient, ctx, opts),
+		open(ctx, &a.instances, compute.NewInstancesRESTClient, opts),
+		open(ctx, &a.disks, compute.NewDisksRESTClient, opts),
+		open(ctx, &a.addresses, compute.NewAddressesRESTClient, opts),
+		open(ctx, &a.firewalls, compute.NewFirewallsRESTClient, opts),
+		open(ctx, &a.zoneOps, compute.NewZoneOperationsRESTClient, opts),
+		open(ctx, &a.regionOps, compute.NewRegionOperationsRESTClient, opts),
+		open(ctx, &a.globalOps, compute.NewGlobalOperationsRESTClient, opts),
+		open(ctx, &a.regions, compute.NewRegionsRESTClient, opts),
+		open(ctx, &a.zones, compute.NewZonesRESTClient, opts),
+		open(ctx, &a.projects, compute.NewProjectsRESTClient, opts),
+		open(ctx, &a.images, compute.NewImagesRESTClient, opts),
+		open(ctx, &a.machineTypes, compute.NewMachineTypesRESTClient, opts),
+		open(ctx, &a.networks, compute.NewNetworksRESTClient, opts),
+		open(ctx, &a.subnetworks, compute.NewSubnetworksRESTClient, opts),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("open clients: %w", err)
@@ -80,8 +80,8 @@ func newAPI(conf Config, base http.RoundTripper, log *slog.Logger) (*api, error)
 	return a, nil
 }
 
-func open[C any](to *C, make func(context.Context, ...option.ClientOption) (C, error), ctx context.Context, opts []option.ClientOption) (err error) {
-	*to, err = make(ctx, opts...)
+func open[C any](ctx context.Context, to *C, with func(context.Context, ...option.ClientOption) (C, error), opts []option.ClientOption) (err error) {
+	*to, err = with(ctx, opts...)
 	return err
 }
 

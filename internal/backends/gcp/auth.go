@@ -27,7 +27,9 @@ type identity struct {
 	log     *slog.Logger // what Google's libraries get: says nothing
 	timeout time.Duration
 
-	mu    sync.Mutex        // guards the fields that follow
+	finding sync.Mutex // one looks at a time; before mu
+
+	mu    sync.Mutex        // guards the fields that follow; never held while anything waits
 	creds *auth.Credentials // nil: to be looked for
 	last  *auth.Token
 }
@@ -88,10 +90,13 @@ func (i *identity) fetch(ctx context.Context) (*auth.Token, error) {
 
 // find looks for the credentials, unless they were found before.
 func (i *identity) find() (*auth.Credentials, error) {
+	i.finding.Lock()
+	defer i.finding.Unlock()
 	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.creds != nil {
-		return i.creds, nil
+	creds := i.creds
+	i.mu.Unlock()
+	if creds != nil {
+		return creds, nil
 	}
 	plain := &http.Client{Transport: i.base, Timeout: i.timeout}
 	creds, err := credentials.DetectDefault(&credentials.DetectOptions{
@@ -109,6 +114,8 @@ func (i *identity) find() (*auth.Credentials, error) {
 			return nil, err
 		}
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.creds = creds
 	return creds, nil
 }

@@ -102,7 +102,7 @@ func config(host string) Config {
 	return conf
 }
 
-func open_(host string, owner backends.Owner, log *slog.Logger) (*Backend, error) {
+func openOn(host string, owner backends.Owner, log *slog.Logger) (*Backend, error) {
 	return openWith(host, owner, log, config(host), hostConfig())
 }
 
@@ -124,7 +124,7 @@ func fakeSuite() backendtest.Harness {
 			return host
 		},
 		Open: func(host string, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {
-			return open_(host, owner, log)
+			return openOn(host, owner, log)
 		},
 		// Each request begins in another zone, so that one zone can be silent for one proxy only.
 		Request: func(ref backends.Ref) backends.Request {

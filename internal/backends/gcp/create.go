@@ -99,7 +99,7 @@ func nowhere(j *job, why []tried) error {
 	causes := make([]error, 0, len(why))
 	for _, t := range why {
 		hint := "this machine type is not to be had there"
-		if c := troubleOf(t.err); classOf(c) == backends.ErrNoCapacity { //nolint:errorlint // classes are compared
+		if c := troubleOf(t.err); classOf(c) == backends.ErrNoCapacity {
 			class, hint = backends.ErrNoCapacity, hints[c]
 		}
 		texts = append(texts, t.zone+" ("+hint+")")

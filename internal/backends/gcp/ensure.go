@@ -2,6 +2,7 @@ package gcp
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,7 +50,7 @@ func (b *Backend) ensured(ctx context.Context, j *job) (*computepb.Instance, err
 		if err == nil {
 			return b.relabelled(ctx, j, i)
 		}
-		if err != errPreempted || again { //nolint:errorlint // it is never wrapped
+		if !errors.Is(err, errPreempted) || again {
 			return nil, err
 		}
 		if err := b.preempted(ctx, j, rec, i); err != nil {

@@ -41,6 +41,9 @@ func (b *Backend) attempt(ctx context.Context, j *job, rec *record, fresh bool, 
 			return nil, err
 		}
 	}
+	if err := backends.Step(ctx, "operation.follow"); err != nil { // no side effect, but a moment to be killed at
+		return nil, err
+	}
 	err := b.follow(ctx, b.conf.Project, op, "making instance in "+zone, j.report)
 	var failed *failure
 	switch {
