@@ -116,6 +116,7 @@ type PoolLedger struct {
 	Paused    bool        `json:"paused,omitempty"` // nothing is replaced, added or removed
 	// RotateBefore is when a person last asked for a rotation: members that are older are due.
 	RotateBefore time.Time `json:"rotateBefore,omitzero"`
-	Failures     int       `json:"failures,omitempty"` // replacements in a row that failed
-	RetryAt      time.Time `json:"retryAt,omitzero"`   // failed members are not replaced before
+	Failures     int       `json:"failures,omitempty"`   // replacements in a row that failed
+	FailedLast   uint64    `json:"failedLast,omitempty"` // Last as it was then: a later member that comes up ends the row
+	RetryAt      time.Time `json:"retryAt,omitzero"`     // failed members are not replaced before
 }

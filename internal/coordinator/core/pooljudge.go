@@ -45,7 +45,7 @@ func (m *Model) noteMember(p *proxy) {
 	if now.life == failed || now.life == weak {
 		po.failure = p.name + ": " + m.failure(p)
 	}
-	if now.life == ready && was.life != ready && po.ledger.Failures > 0 && !now.born.Before(po.ledger.RetryAt.Add(-backoff(po.ledger.Failures))) {
+	if now.life == ready && was.life != ready && po.ledger.Failures > 0 && now.number > po.ledger.FailedLast {
 		po.recovered = true
 	}
 	m.markPool(po)
@@ -76,7 +76,6 @@ func (m *Model) judge(po *pool, p *proxy) member {
 		return e
 	}
 	if l.UID != "" {
-		e.born = bornOf(l.UID)
 		e.double = m.madeWay(l) != ""
 	}
 	switch e.life {

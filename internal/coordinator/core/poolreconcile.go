@@ -19,6 +19,11 @@ func backoff(failures int) time.Duration {
 	return firstRetry << min(max(failures-1, 0), maxRetryDoublings)
 }
 
+// succeed ends a row of failures.
+func (po *pool) succeed() {
+	po.ledger.Failures, po.ledger.FailedLast, po.ledger.RetryAt = 0, 0, time.Time{}
+}
+
 // order is what a pool decided for one of its members, until the member's own
 // reconciliation has taken it into the ledger.
 type order struct {
@@ -40,7 +45,7 @@ func (m *Model) reconcilePool(po *pool) {
 	po.wait = ""
 	if po.ledger.Accepted != nil {
 		if po.recovered {
-			po.ledger.Failures, po.ledger.RetryAt = 0, time.Time{}
+			po.succeed()
 		}
 		t := m.terms(po)
 		o := plan(t, &po.roster)
@@ -76,7 +81,7 @@ func (m *Model) acceptPool(po *pool) {
 		return
 	}
 	l.Accepted, l.IntentSeq = doc, in.seq
-	l.Failures, l.RetryAt = 0, time.Time{} // what failed may do so no longer
+	po.succeed() // what failed may do so no longer
 	if doc.Desired == bus.DesiredRunning {
 		low, high := doc.Bounds()
 		l.Size = min(max(l.Size, low), high)
@@ -138,6 +143,7 @@ func (m *Model) carryOut(po *pool, o orders) (ordered int) {
 	for _, e := range o.condemn {
 		e.proxy.condemned = true
 		po.ledger.Failures++
+		po.ledger.FailedLast = po.ledger.Last
 		po.ledger.RetryAt = m.now.Add(backoff(po.ledger.Failures))
 		m.sayPool(po, "MemberFailed", bus.Event{Cause: "health", Proxy: e.proxy.name, UID: e.proxy.ledger.UID, Message: fmt.Sprintf(
 			"%s: %s; it is replaced, and where that fails as well, none before %s (%d in a row)",

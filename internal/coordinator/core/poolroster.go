@@ -45,7 +45,6 @@ type member struct {
 	number   uint64
 	life     life
 	host     string    // that it takes room on, or empty
-	born     time.Time // of its binding; zero: it has none
 	due      due
 	step     step
 	double   bool      // an earlier binding of it, from a host that was lost, is there as well
