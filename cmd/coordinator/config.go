@@ -23,6 +23,7 @@ type config struct {
 	NATS         bus.ClientConfig `yaml:"nats"`
 	Lease        time.Duration    `yaml:"lease"`
 	Silence      time.Duration    `yaml:"silence"`
+	LossDelay    time.Duration    `yaml:"lossDelay"`
 	HTTP         struct {
 		Address string `yaml:"address"`
 	} `yaml:"http"`
@@ -55,6 +56,7 @@ func parseConfig(raw []byte) (config, error) {
 		return config{}, errors.New(yaml.FormatError(err, false, true))
 	}
 	c.Root, c.Lease, c.Silence = cmp.Or(c.Root, bus.DefaultRoot), cmp.Or(c.Lease, coordinator.DefaultLeaseTTL), cmp.Or(c.Silence, 20*time.Second)
+	c.LossDelay = cmp.Or(c.LossDelay, 5*time.Minute)
 	c.Log.Level, c.Log.Format = cmp.Or(c.Log.Level, "info"), cmp.Or(c.Log.Format, "text")
 	switch {
 	case c.Installation != "" && !bus.ValidULID(c.Installation):
@@ -63,6 +65,8 @@ func parseConfig(raw []byte) (config, error) {
 		return config{}, fmt.Errorf("lease: is shorter than %v", bus.MinLeaseTTL)
 	case c.Silence < 10*time.Second:
 		return config{}, errors.New("silence: is shorter than 10s, two beats of a host")
+	case c.LossDelay < 0:
+		return config{}, errors.New("lossDelay: is negative")
 	}
 	return c, nil
 }

@@ -40,6 +40,7 @@ func TestAConfigurationIsReadStrictly(t *testing.T) {
 		"an installation's name": {"installation: mine\n", "installation"},
 		"a lease of no length":   {"lease: 10ms\n", "lease"},
 		"an impatient silence":   {"silence: 1s\n", "silence"},
+		"a loss before silence":  {"lossDelay: -1s\n", "lossDelay"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := parseConfig([]byte(c.doc)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -57,7 +57,7 @@ func runCoordinator(ctx context.Context, cfg config, log *slog.Logger, bootstrap
 		return err
 	}
 	registry := newRegistry()
-	co := coordinator.New(fleet, nc, js, coordinator.Config{LeaseTTL: cfg.Lease, Silence: cfg.Silence, Version: semver()}, log, coordinator.NewMetrics(registry))
+	co := coordinator.New(fleet, nc, js, coordinator.Config{LeaseTTL: cfg.Lease, Silence: cfg.Silence, LossDelay: cfg.LossDelay, Version: semver()}, log, coordinator.NewMetrics(registry))
 
 	// Both end with ctx; the first that ends takes the other along, in no special order.
 	var g run.Group

@@ -28,8 +28,8 @@ type Config struct {
 	// LeaseTTL is how long a leader that died is waited for, at least 1 s. Default 1.5 s:
 	// another one leads within three seconds, on a busy machine as well.
 	LeaseTTL time.Duration
-	// Silence, FullFor and Remember: see core.Config.
-	Silence, FullFor, Remember time.Duration
+	// Silence, LossDelay, FullFor and Remember: see core.Config.
+	Silence, LossDelay, FullFor, Remember time.Duration
 	// Audit is how often the inventory is compared with the buckets. Default 5 min.
 	Audit time.Duration
 	// Version of the program, for the service's info.
@@ -129,7 +129,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 func (c *Coordinator) coreConfig() core.Config {
 	return core.Config{
 		Names: c.fleet.Names(), Installation: c.fleet.Installation(),
-		Silence: c.cfg.Silence, FullFor: c.cfg.FullFor, Remember: c.cfg.Remember,
+		Silence: c.cfg.Silence, LossDelay: c.cfg.LossDelay, FullFor: c.cfg.FullFor, Remember: c.cfg.Remember,
 	}
 }
 
