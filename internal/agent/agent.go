@@ -59,8 +59,8 @@ type Agent struct {
 	run        string // names this start of the agent; a ULID
 
 	mu            sync.Mutex // guards the fields that follow
-	refused       string // why this host may not use the name's consumer, or empty
-	repeated      string // incarnation or recovery for which everything was said again last
+	refused       string     // why this host may not use the name's consumer, or empty
+	repeated      string     // incarnation or recovery for which everything was said again last
 	ownChecks     []bus.Check
 	backendChecks []bus.Check
 }

@@ -35,7 +35,7 @@ type who struct {
 	Installation string `json:"installation,omitempty"` // pinned at the first contact
 	Incarnation  string `json:"incarnation,omitempty"`
 	Recovery     string `json:"recovery,omitempty"` // of the fleet, the last that was accepted
-	Resync       bool   `json:"resync,omitempty"` // the record was lost and is not complete again
+	Resync       bool   `json:"resync,omitempty"`   // the record was lost and is not complete again
 }
 
 // identity is who this agent is, kept in a state directory that it holds locked.
