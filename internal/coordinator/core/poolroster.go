@@ -44,7 +44,7 @@ type member struct {
 	proxy    *proxy
 	number   uint64
 	life     life
-	host     string    // that it takes room on, or empty
+	host     string // that it takes room on, or empty
 	due      due
 	step     step
 	double   bool      // an earlier binding of it, from a host that was lost, is there as well
