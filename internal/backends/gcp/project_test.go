@@ -159,7 +159,7 @@ func deleteBehind(a *api, i *computepb.Instance) (*compute.Operation, error) {
 func plantInProject(t testing.TB, _ string, ref backends.Ref, m backends.Mark) func() string {
 	t.Helper()
 	a := behind(t)
-	b, err := openProject(t.TempDir(), backends.Owner{Installation: m.Installation, HostID: m.HostID}, slog.New(slog.DiscardHandler))
+	b, err := openProject(t.TempDir(), backends.Owner{Installation: "somebody", HostID: "somebody"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,5 +249,10 @@ func TestTheSuiteForARealProjectSeesAndDoesWhatItSays(t *testing.T) {
 	s.Terminate(s.Instances()[0].Zone, s.Instances()[0].Name)
 	if look() == before {
 		t.Error("a change does not show")
+	}
+	unmarked := backends.Ref{Proxy: "three", UID: "01j0000000000000000000000e"}
+	h.Plants["instance"](t, dir, unmarked, backends.Mark{})
+	if _, err := b.Get(t.Context(), unmarked); backends.Class(err) != backends.ErrConflict {
+		t.Errorf("planted without a mark: %v", err)
 	}
 }
