@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,10 @@ func open(ctx context.Context, dial func(context.Context) (net.Conn, error)) (*s
 	dialing, cancel := context.WithTimeout(ctx, 2*dialBudget) // it may wait for another's
 	raw, err := dial(dialing)
 	cancel()
+	if err != nil && ctx.Err() == nil && backends.Ended(err) { // our patience, not the caller's
+		err = backends.Wrap(backends.ErrTransient, "connect", &coded{backends.CheckTimeout, errors.New("no answer")},
+			"libvirtd was not reached in time; guests that run go on running")
+	}
 	if err != nil {
 		return nil, err
 	}
