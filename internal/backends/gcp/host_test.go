@@ -271,3 +271,28 @@ func TestAnAgentStartsWithoutAnything(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestApplicationDefaultCredentialsAreFound(t *testing.T) {
+	r := newRig(t)
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", r.conf.CredentialsFile)
+	r.conf.CredentialsFile = ""
+	r.b = r.open()
+	r.mustEnsure(r.request())
+}
+
+func TestEachProjectHasAnAgentOfItsOwn(t *testing.T) {
+	r := newRig(t)
+	r.s.AddProject("other")
+	req := r.request()
+	r.mustEnsure(req)
+	r.conf.Project = "other"
+	other := r.open()
+	l, err := other.List(r.ctx())
+	if err != nil || len(l.Instances) != 0 {
+		t.Errorf("got %+v (%v), want nothing of another project", l.Instances, err)
+	}
+	if _, err := other.Get(r.ctx(), req.Ref); backends.Class(err) != backends.ErrNotFound {
+		t.Errorf("got %v, want NotFound", err)
+	}
+	r.mustHave(req.Ref)
+}
