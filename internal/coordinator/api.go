@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,6 +35,7 @@ type api struct {
 	log     *slog.Logger
 	metrics *Metrics
 	version string
+	holder  string
 	watches chan struct{}   // taken by each watch
 	ctx     context.Context // of the term, for handlers
 }
@@ -52,7 +55,7 @@ const (
 const requestTimeout = 4 * time.Second
 
 func newAPI(c *Coordinator, leader *bus.Leader, inv *inventory, send func(input), log *slog.Logger) *api {
-	return &api{fleet: c.fleet, leader: leader, nc: c.nc, inv: inv, send: send, log: log, metrics: c.metrics, version: c.cfg.Version,
+	return &api{fleet: c.fleet, leader: leader, nc: c.nc, inv: inv, send: send, log: log, metrics: c.metrics, version: c.cfg.Version, holder: c.cfg.Holder,
 		watches: make(chan struct{}, maxWatches)}
 }
 
@@ -67,7 +70,8 @@ func (a *api) run(ctx context.Context) error {
 		Name: strings.ReplaceAll(a.fleet.Names().API(), ".", "-"), Version: a.version,
 		QueueGroup:  fmt.Sprintf("term-%d", a.leader.Term()),
 		Description: "Asks for proxies and pools, shows what became of them, and gives orders to hosts. The leader answers.",
-		Metadata:    map[string]string{"installation": a.fleet.Installation().ID, "term": fmt.Sprint(a.leader.Term())},
+		Metadata: map[string]string{"installation": a.fleet.Installation().ID, "term": fmt.Sprint(a.leader.Term()),
+			"holder": a.holder, "pid": strconv.Itoa(os.Getpid())},
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -147,8 +148,20 @@ func (s *Stage) ask(verb, body string) {
 	})
 }
 
-// term is that of the leader who answers.
-func (s *Stage) term() (term string) {
+func (s *Stage) term() string { return s.leader()["term"] }
+
+// LeaderPID is the process that leads.
+func (s *Stage) LeaderPID() int {
+	s.T.Helper()
+	pid, err := strconv.Atoi(s.leader()["pid"])
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return pid
+}
+
+// leader is what the leader's service says of itself.
+func (s *Stage) leader() (meta map[string]string) {
 	s.T.Helper()
 	s.eventually("a leader answers", func() error {
 		m, err := s.NC.Request("$SRV.INFO.fleet-api", nil, 2*time.Second)
@@ -157,10 +170,10 @@ func (s *Stage) term() (term string) {
 		}
 		var info micro.Info
 		err = json.Unmarshal(m.Data, &info)
-		term = info.Metadata["term"]
+		meta = info.Metadata
 		return err
 	})
-	return term
+	return meta
 }
 
 func (s *Stage) eventually(what string, probe func() error) {
