@@ -15,13 +15,13 @@ func (m marker) reshaped(r resolved) (next marker, changed bool) {
 	now := fieldHashes(m.Salt, r)
 	next = m
 	next.Fields = maps.Clone(m.Fields)
-	if now[fieldMachineType] != m.Fields[fieldMachineType] {
-		next.VCPUs, next.MemoryMiB, next.Fields[fieldMachineType] = r.shape.VCPUs, r.shape.MemoryMiB, now[fieldMachineType]
-		changed = true
+	if m.differs(now, fieldMachineType) {
+		next.VCPUs, next.MemoryMiB = r.shape.VCPUs, r.shape.MemoryMiB
+		next.Fields[fieldMachineType], changed = now[fieldMachineType], true
 	}
-	if now[fieldDiskGiB] != m.Fields[fieldDiskGiB] {
-		next.DiskBytes, next.Fields[fieldDiskGiB] = int64(r.DiskGiB)<<30, now[fieldDiskGiB]
-		changed = true
+	if m.differs(now, fieldDiskGiB) {
+		next.DiskBytes = int64(r.DiskGiB) << 30
+		next.Fields[fieldDiskGiB], changed = now[fieldDiskGiB], true
 	}
 	return next, changed
 }

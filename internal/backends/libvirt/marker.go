@@ -101,14 +101,21 @@ func (m marker) changed(r resolved) string {
 	}
 	now := fieldHashes(m.Salt, r)
 	for _, field := range []string{"auth", "allowFrom", "egress", "image", "cloudInit"} {
-		if was, known := m.Fields[field]; known && was != now[field] {
+		if m.differs(now, field) {
 			return field
 		}
 	}
-	if m.Fields[fieldDiskGiB] != now[fieldDiskGiB] && int64(r.DiskGiB)<<30 < m.DiskBytes {
+	if m.differs(now, fieldDiskGiB) && int64(r.DiskGiB)<<30 < m.DiskBytes {
 		return fieldDiskGiB // a file system in use does not shrink
 	}
 	return ""
+}
+
+// differs reports whether a field is another than the instance was made with, as far as that
+// is known.
+func (m marker) differs(now map[string]string, field string) bool {
+	was, known := m.Fields[field]
+	return known && was != now[field]
 }
 
 // parseMarker reads what stands in a marker called name. Its error is for people.
