@@ -153,11 +153,16 @@ func plant(kind string, create func(context.Context, clientset.Interface, metav1
 			}
 		})
 		return func() string {
-			// Of a Pod only what people wrote: kwok changes its status.
+			// Of a Pod only what people wrote: kwok changes its status, and binding it adds where
+			// it is.
 			if kind == "pod" {
 				p, err := h.api().CoreV1().Pods(h.Namespace).Get(context.Background(), meta.Name, metav1.GetOptions{})
 				if err != nil {
 					return "gone"
+				}
+				maps.DeleteFunc(p.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "topology.kubernetes.io/") })
+				if len(p.Labels) == 0 {
+					p.Labels = nil
 				}
 				return fmt.Sprint(p.UID, p.Labels, p.Annotations, p.DeletionTimestamp)
 			}

@@ -1,7 +1,6 @@
 package kubetest
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -59,11 +58,11 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func writeKey(t testing.TB, path string, key crypto.PrivateKey) {
+func writeKey(t testing.TB, path string, key *ecdsa.PrivateKey) {
 	t.Helper()
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	raw, err := x509.MarshalECPrivateKey(key)
 	must(t, err)
-	writePEM(t, path, "PRIVATE KEY", raw)
+	writePEM(t, path, "EC PRIVATE KEY", raw)
 }
 
 func writePEM(t testing.TB, path, kind string, raw []byte) {

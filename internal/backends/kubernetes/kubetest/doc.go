@@ -4,8 +4,8 @@
 //
 // The API server has RBAC, and the admission that clusters have: Pod security, quotas, service
 // accounts, validating policies. There is no controller manager and no scheduler. A small
-// scheduler in the test's process binds Pods by what they request; quotas are counted
-// by admission only, and what an owner leaves is not collected.
+// scheduler in the test's process binds Pods by what they request, and ends those that are
+// deleted; quotas are counted by admission only, and what an owner leaves is not collected.
 //
 // A Pod whose image begins with [Held] is left alone after it was bound, so that a test
 // gives it the status that it wants.

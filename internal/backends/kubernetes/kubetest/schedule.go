@@ -8,13 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // schedule binds Pods to nodes until t ends: to the first that has room for what they
-// request, or to none, and then the Pod says so as with a real scheduler.
+// request, or to none, and then the Pod says so as with a real scheduler. It also ends those
+// that are deleted.
 func (c *Cluster) schedule(t testing.TB) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -35,15 +35,11 @@ func (c *Cluster) schedule(t testing.TB) {
 }
 
 func (c *Cluster) scheduleOnce(ctx context.Context) {
-	waiting, err := c.API.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String()})
-	if err != nil || len(waiting.Items) == 0 {
+	all, err := c.API.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
 		return // also while the API server is away
 	}
 	nodes, err := c.API.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return
-	}
-	all, err := c.API.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return
 	}
@@ -58,11 +54,19 @@ func (c *Cluster) scheduleOnce(ctx context.Context) {
 			take(room, resourcehelper.PodRequests(&p, resourcehelper.PodResourcesOptions{}))
 		}
 	}
-	for _, p := range waiting.Items {
-		if p.DeletionTimestamp == nil {
+	for _, p := range all.Items {
+		switch {
+		case p.DeletionTimestamp != nil:
+			c.end(ctx, &p)
+		case p.Spec.NodeName == "":
 			c.bind(ctx, &p, nodes.Items, free)
 		}
 	}
+}
+
+// end lets a Pod go that is to be deleted, as its kubelet would: at once, for nothing runs.
+func (c *Cluster) end(ctx context.Context, p *corev1.Pod) {
+	_ = c.API.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &p.UID}})
 }
 
 func (c *Cluster) bind(ctx context.Context, p *corev1.Pod, nodes []corev1.Node, free map[string]corev1.ResourceList) {
