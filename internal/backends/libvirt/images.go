@@ -41,7 +41,7 @@ func (b *Backend) PruneImages(ctx context.Context, limit int64) (removed []backe
 	if err != nil {
 		return nil, err
 	}
-	excess := images.Excess(bases, limit, used, time.Now())
+	excess := images.Excess(bases, limit, used, b.now())
 	if len(excess) == 0 {
 		return nil, nil
 	}

@@ -21,6 +21,8 @@ if [ -e "$dir/listen" ]; then
 	listen=--listen
 	cat "$dir/listen" >>"$dir/libvirtd.conf"
 fi
+# Programs that a test has instead of the machine's.
+[ ! -d "$dir/sbin" ] || mount -t overlay overlay -o "lowerdir=$dir/sbin:/usr/sbin" /usr/sbin
 ip link set lo up
 virtlogd -d -p "$dir/virtlogd.pid"
 # A shell is this namespace's init: it reaps what a daemon that was killed leaves.
