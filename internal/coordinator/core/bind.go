@@ -18,7 +18,7 @@ func (m *Model) place(d *decision) {
 		return
 	}
 	if host := m.madeWay(&d.next); d.next.Pool != "" && host != "" {
-		d.p.wait = "it is tried elsewhere once nothing of it is left on host " + host
+		d.p.wait = "it is tried again once nothing of it is left on host " + host
 		return
 	}
 	req := m.request(d)

@@ -28,7 +28,7 @@ func (m *Model) makeWay(d *decision, req *placement.Request, why string) bool {
 	}
 	host, uid := d.next.Host, d.next.UID
 	m.unbind(d)
-	m.sayProxy(d.p, "Moving", bus.Event{Cause: "agent", Host: host, UID: uid, Seq: d.next.IntentSeq, Message: "host " + why + "; it is tried elsewhere once nothing of it is left there"})
+	m.sayProxy(d.p, "Moving", bus.Event{Cause: "agent", Host: host, UID: uid, Seq: d.next.IntentSeq, Message: "host " + why + "; it is tried again once nothing of it is left there"})
 	return true
 }
 
