@@ -185,6 +185,37 @@ func TestTheBootstrapIsAValidShellScriptThatShowsNoPassword(t *testing.T) {
 	}
 }
 
+func TestAMIMEDocumentIsNestedAsItIs(t *testing.T) {
+	const theirs = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"theirs\"\n\n" +
+		"--theirs\nContent-Type: text/cloud-config\n\npackages: [jq]\n--theirs\nContent-Type: text/x-shellscript\n\n#!/bin/sh\ntrue\n--theirs--\n"
+	doc, err := VendorData(Part{Name: "user-data", Data: []byte(theirs), Entity: true}, Part{Name: "ours", Data: []byte("#!/bin/sh\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := mail.ReadMessage(bytes.NewReader(doc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := multipart.NewReader(m.Body, params["boundary"]).NextRawPart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := part.Header.Get("Content-Type"); got != `multipart/mixed; boundary="theirs"` {
+		t.Errorf("got content type %q, want theirs", got)
+	}
+	_, body, _ := strings.Cut(theirs, "\n\n")
+	if got, err := io.ReadAll(part); err != nil || string(got) != body {
+		t.Errorf("got %q (%v), want %q", got, err, body)
+	}
+	if _, err := VendorData(Part{Data: []byte("Content-Type: x\nno header\n"), Entity: true}); err == nil {
+		t.Error("a document whose headers cannot be read was taken")
+	}
+}
+
 func TestIPv6IsTakenWhereItIsAskedFor(t *testing.T) {
 	for ipv6, want := range map[bool]string{false: "", true: "    dhcp6: true\n    accept-ra: true\n"} {
 		image, err := Build(Seed{InstanceID: "a", MAC: "52:54:00:00:00:01", IPv6: ipv6})

@@ -1,8 +1,11 @@
 package nocloud
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
+	"fmt"
+	"io"
 	"mime/multipart"
 	"net/textproto"
 )
@@ -20,6 +23,9 @@ type Part struct {
 	// MIME document itself is not taken apart.
 	ContentType string
 	Data        []byte
+	// Entity says that Data is a MIME document, with headers of its own, that is to be taken
+	// apart: it is nested as it is, and Name and ContentType do not count.
+	Entity bool
 }
 
 // VendorData joins parts into one MIME multi-part document, in their order. Empty parts are
@@ -36,6 +42,12 @@ func VendorData(parts ...Part) ([]byte, error) {
 			continue
 		}
 		n++
+		if p.Entity {
+			if err := nest(w, p.Data); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		kind := p.ContentType
 		if kind == "" {
 			kind = "text/plain"
@@ -61,6 +73,21 @@ func VendorData(parts ...Part) ([]byte, error) {
 	}
 	head := "Content-Type: multipart/mixed; boundary=\"" + boundary + "\"\nMIME-Version: 1.0\n\n"
 	return append([]byte(head), body.Bytes()...), nil
+}
+
+// nest writes a MIME document as a part, its body byte for byte.
+func nest(w *multipart.Writer, document []byte) error {
+	r := bufio.NewReader(bytes.NewReader(document))
+	header, err := textproto.NewReader(r).ReadMIMEHeader()
+	if err != nil {
+		return fmt.Errorf("nocloud: read the headers of a MIME document: %w", err)
+	}
+	part, err := w.CreatePart(header)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(part, r)
+	return err
 }
 
 // wrapped is base64 in lines of 76 characters (RFC 2045, section 6.8).
