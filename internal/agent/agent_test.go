@@ -86,10 +86,12 @@ func TestProgressComesAtABoundedPace(t *testing.T) {
 	r := newRig(t)
 	r.states.CaughtUp()
 	a := r.assignment("p1", "#sim slow=1s steps=500")
+	began := time.Now()
 	r.assign(a)
 	r.phase(a, bus.PhaseRunning)
-	if n := r.agent.out.counter; n > 15 {
-		t.Errorf("%d documents for one second of progress", n)
+	took := time.Since(began) // a busy machine takes longer than the second
+	if n := r.agent.out.counter; float64(n) > 6+10*took.Seconds() {
+		t.Errorf("%d documents for %v of progress", n, took)
 	}
 }
 
