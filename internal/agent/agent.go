@@ -148,6 +148,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.beats(ctx) })
 	g.Go(func() error { return a.reconnected(ctx, nc) })
 	g.Go(func() error { return a.serve(ctx) })
+	g.Go(func() error { a.answer(ctx, nc); return nil })
 	err = g.Wait()
 	a.loop.wait()
 	a.lastWords()

@@ -61,9 +61,20 @@ func (r *reporter) again() {
 
 func (r *reporter) hostLocked() {
 	r.counter++
+	r.link.PutHost(r.documentLocked())
+}
+
+func (r *reporter) documentLocked() bus.Host {
 	h := r.host
 	h.Type, h.HostID, h.Session, h.Counter = bus.TypeHost, r.hostID, r.session, r.counter
-	r.link.PutHost(h)
+	return h
+}
+
+// document is the host document as it is now.
+func (r *reporter) document() bus.Host {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.documentLocked()
 }
 
 // stored waits until the newest state of a uid was stored.
