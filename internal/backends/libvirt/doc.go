@@ -16,6 +16,11 @@
 //	<pool>/.proxyfleet/N.nvram     UEFI variables
 //	<pool>/.proxyfleet/N.log       the serial console
 //
+// That is a pool whose directory the agent uses itself. Any other, on another machine or of
+// devices, holds the same as volumes, worked through libvirt alone: see the type volumes,
+// and docs/images.md for which pool goes which way. Variables and console are then where libvirt
+// puts them.
+//
 // Every one of them is found again by name. Whatever bears such a name without our mark is
 // somebody else's: nothing is done to it, and the call ends with ErrConflict.
 //
