@@ -143,24 +143,29 @@ func TestALeaderThatWasReplacedStepsDown(t *testing.T) {
 	r.record("b", phase(bus.PhaseRunning))
 }
 
-func TestABucketThatWasDeletedIsFilledAgain(t *testing.T) {
+func TestBucketsThatWereDeletedAreFilledAgain(t *testing.T) {
 	r := newRig(t)
 	c, _ := r.coordinator("c1")
 	r.leading(c)
 	r.host("kvm-1")
-	for i := range 5 {
-		name := fmt.Sprintf("crawl-%d", i)
-		r.publish(name, intent(name))
+	const pool = `{"name":"crawl","size":%d,"template":{"allowFrom":["10.0.0.0/8"]}}`
+	r.ask("apply", fmt.Sprintf(pool, 1), nil)
+	r.publish("a", intent("a"))
+	r.record("a", phase(bus.PhaseRunning))
+	r.record("crawl-1", phase(bus.PhaseRunning))
+	names := bus.Names{}
+	for _, bucket := range []string{names.Proxies(), names.Pools(), names.Hosts(), names.Endpoints()} {
+		if err := r.js.DeleteKeyValue(bustest.Context(t), bucket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.ask("apply", fmt.Sprintf(pool, 2), nil) // what is written next finds out
+	for _, name := range []string{"a", "crawl-1", "crawl-2"} {
 		r.record(name, phase(bus.PhaseRunning))
 	}
-	if err := r.js.DeleteKeyValue(bustest.Context(t), bus.Names{}.Proxies()); err != nil {
-		t.Fatal(err)
+	for bucket, key := range map[string]string{names.Pools(): "crawl", names.Hosts(): "kvm-1", names.Endpoints(): "_.a"} {
+		bustest.Value(t, r.js, bucket, key, func(map[string]any) error { return nil })
 	}
-	r.publish("more", intent("more")) // what is written next finds out
-	for i := range 5 {
-		r.record(fmt.Sprintf("crawl-%d", i), phase(bus.PhaseRunning))
-	}
-	r.record("more", phase(bus.PhaseRunning))
 }
 
 func TestForeignKeysOfTheInventoryAreRemovedAtATakeover(t *testing.T) {
