@@ -34,6 +34,7 @@ type Cluster struct {
 	// API has Admin's rights.
 	API clientset.Interface
 
+	t      testing.TB // whose end is the cluster's
 	dir    string
 	etcd   string // URL
 	port   int
@@ -44,7 +45,7 @@ type Cluster struct {
 // eight processors and 16 GiB.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
-	c := &Cluster{dir: t.TempDir(), port: freePort(t)}
+	c := &Cluster{t: t, dir: t.TempDir(), port: freePort(t)}
 	ca := newAuthority(t, c.path("ca.crt"))
 	ca.issue(t, c.path("server"), pkix.Name{CommonName: "kube-apiserver"}, net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1))
 	ca.issue(t, c.path("admin"), pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}})
@@ -96,7 +97,7 @@ func (c *Cluster) startEtcd(t testing.TB) {
 
 func (c *Cluster) startServer(t testing.TB) *program {
 	t.Helper()
-	p := run(t, c.path("apiserver.log"), tool(t, "PROXYFLEET_KUBE_APISERVER"),
+	p := run(c.t, c.path("apiserver.log"), tool(t, "PROXYFLEET_KUBE_APISERVER"),
 		"--etcd-servers", c.etcd, "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1", "--secure-port", fmt.Sprint(c.port),
 		"--tls-cert-file", c.path("server.crt"), "--tls-private-key-file", c.path("server.key"), "--client-ca-file", c.path("ca.crt"),
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", c.path("accounts.key"),
