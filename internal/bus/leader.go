@@ -27,11 +27,19 @@ type Leader struct {
 // end, then write. ErrFenced: another one took over at the same moment.
 func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
 	l := &Leader{fleet: f, holder: holder, buckets: map[string]uint64{}}
+	// Buckets are fenced after the assignments. One that has a later term was written behind a
+	// backup from which the assignments were restored.
+	for _, b := range bucketNames(f.names) {
+		fence, _, err := f.readFence(ctx, bucketStream(b), bucketKey(b, FenceKey))
+		if err == nil { // a bucket that is missing is made anew below
+			l.term = max(l.term, fence.Term)
+		}
+	}
 	old, seq, err := f.readFence(ctx, f.names.Assignments(), f.names.Fence())
 	if err != nil {
 		return nil, err
 	}
-	l.term = old.Term + 1
+	l.term = max(l.term, old.Term) + 1
 	if l.fence, err = l.writeFence(ctx, f.names.Assignments(), f.names.Fence(), seq); err != nil {
 		return nil, err
 	}

@@ -301,3 +301,27 @@ func TestWhatWasRemovedDoesNotComeBackWhenTheServerIsKilled(t *testing.T) {
 		t.Errorf("on the subject is %+v (%v), want the removal", m, err)
 	}
 }
+
+// TestAFleetWhoseAssignmentsAreOlderThanItsBucketsIsLedAtOnce takes the fence back, as a
+// restored backup does.
+func TestAFleetWhoseAssignmentsAreOlderThanItsBucketsIsLedAtOnce(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	_, js := s.Connect("test")
+	for _, holder := range []string{"a", "b", "c"} {
+		bustest.Lead(t, f, holder)
+	}
+	assignments, err := js.Stream(bustest.Context(t), f.Names().Assignments())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence, err := assignments.GetLastMsgForSubject(bustest.Context(t), f.Names().Fence())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := assignments.DeleteMsg(bustest.Context(t), fence.Sequence); err != nil {
+		t.Fatal(err)
+	}
+	if got := bustest.Lead(t, f, "d").Term(); got != 4 {
+		t.Errorf("it leads in term %d, want 4", got)
+	}
+}
