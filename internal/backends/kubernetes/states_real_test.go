@@ -42,7 +42,7 @@ func evicted(t *testing.T, c *kubetest.Cluster) {
 	req.Pool = "" // a budget needs its controller before it lets anybody go
 	x.mustEnsure(req)
 	told := x.watch(req.UID)
-	check(t, c.API.PolicyV1().Evictions(x.Namespace).Evict(x.ctx(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: backends.InstanceName(req.UID)}}))
+	check(t, c.API.PolicyV1().Evictions(x.Namespace).Evict(x.ctx(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: backends.InstanceName(req.UID), Namespace: x.Namespace}}))
 	told("PodDeleted")
 	x.mustEnsure(req)
 	x.setPod(t, req.Ref, evict)
