@@ -51,3 +51,21 @@ func (c acceptCmd) Run() error {
 	_, err = fmt.Printf("host %s takes assignments from incarnation %s at its next start\n", cfg.Host.Name, c.Incarnation)
 	return err
 }
+
+type restoreCmd struct {
+	configPath
+	HostID  string `name:"host-id" required:"" help:"The hostId in the host's record in the inventory."`
+	Session uint64 `required:"" help:"The session in that record."`
+}
+
+func (c restoreCmd) Run() error {
+	cfg, err := agent.Load(c.Config)
+	if err != nil {
+		return err
+	}
+	if err := agent.RestoreIdentity(cfg.StateDir, c.HostID, c.Session); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("host %s is host id %s again; at its start it takes up what it finds of its proxies\n", cfg.Host.Name, c.HostID)
+	return err
+}

@@ -18,6 +18,7 @@ type cli struct {
 	Images        imagesCmd     `cmd:"" help:"Look after the base images of this host."`
 	Config        configCmd     `cmd:"" help:"Work with agent.yaml."`
 	AcceptStreams acceptCmd     `cmd:"" name:"accept-streams" help:"Take assignments from streams that were made anew for the same installation."`
+	Restore       restoreCmd    `cmd:"" name:"restore-identity" help:"Make a host that was installed anew the host that it was, before its first start."`
 	Version       versionCmd    `cmd:"" help:"Print the version."`
 	LocalProxy    localProxyCmd `cmd:"" name:"local-proxy" hidden:"" passthrough:"" help:"One proxy of the local backend."`
 }

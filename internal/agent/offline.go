@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
 
 	"proxyfleet/internal/backends"
 )
@@ -57,4 +60,30 @@ func AcceptStreams(stateDir, incarnation string) error {
 		return err
 	}
 	return id.update(func(w *who) { w.Incarnation = incarnation })
+}
+
+// RestoreIdentity gives the state directory of a host that was installed anew the host id
+// that the host had, so that it is the same host: its instances carry that id in their
+// marks, and its assignments name it. session is the last one that the fleet saw; states of
+// an earlier one are dropped. A directory that belongs to a host already is left as it is.
+func RestoreIdentity(stateDir, hostID string, session uint64) error {
+	if _, err := ulid.ParseStrict(strings.ToUpper(hostID)); err != nil || hostID != strings.ToLower(hostID) {
+		return fmt.Errorf("%q is no host id; the host's record in the inventory has it", hostID)
+	}
+	if err := os.MkdirAll(stateDir, 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w", err)
+	}
+	lock, err := lockDir(stateDir)
+	if err != nil {
+		return err
+	}
+	id := &identity{dir: stateDir, lock: lock}
+	defer func() { _ = id.close() }()
+	for _, file := range []string{identityFile, recordFile} {
+		if _, err := os.Stat(filepath.Join(stateDir, file)); err == nil {
+			return fmt.Errorf("%s has a %s: it is a host already, and stays the one that it is; move the whole directory away first", stateDir, file)
+		}
+	}
+	id.who = who{HostID: hostID, Session: session, Resync: true}
+	return id.save()
 }

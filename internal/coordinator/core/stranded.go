@@ -83,6 +83,9 @@ func (m *Model) strandings(on string) []Stranding {
 	return out
 }
 
+// cannotDelete are the errors of a deletion that a person has to look at.
+var cannotDelete = []string{codeHostFault, codeConflict}
+
 // stuck says why a retired uid will not go by itself, or nothing when it will.
 func (m *Model) stuck(r bus.Retired) string {
 	if r.Gone || r.Abandoned {
@@ -95,7 +98,7 @@ func (m *Model) stuck(r bus.Retired) string {
 	case h == nil || !h.reachable || h.doc == nil:
 		return "" // a tombstone waits for it
 	}
-	if b := h.bindings[r.UID]; b != nil && b.state != nil && b.state.Error != nil && b.state.Error.Code == codeHostFault {
+	if b := h.bindings[r.UID]; b != nil && b.state != nil && b.state.Error != nil && slices.Contains(cannotDelete, b.state.Error.Code) {
 		return "its host cannot delete it: " + b.state.Error.Message
 	}
 	if reason, message := m.trouble(h); reason != "" {
