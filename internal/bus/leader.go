@@ -20,6 +20,7 @@ type Leader struct {
 	fence   uint64            // sequence of our fence in the assignments
 	buckets map[string]uint64 // and in each bucket
 	last    atomic.Uint64     // highest sequence of what we stored in the assignments
+	lost    string            // what shows that assignments are missing, or empty
 }
 
 // Lead rewrites the fence of the assignments and of every bucket: from then on no write of
@@ -39,6 +40,9 @@ func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.term > old.Term {
+		l.lost = fmt.Sprintf("the buckets were written in term %d, and the last that %s knows of is %d", l.term, f.names.Assignments(), old.Term)
+	}
 	l.term = max(l.term, old.Term) + 1
 	if l.fence, err = l.writeFence(ctx, f.names.Assignments(), f.names.Fence(), seq); err != nil {
 		return nil, err
@@ -54,6 +58,10 @@ func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
 
 // Term counts takeovers.
 func (l *Leader) Term() uint64 { return l.term }
+
+// Lost says what showed at the takeover that the stream of assignments was purged, or
+// restored from a backup; empty where nothing did. Once our fence is written it shows no more.
+func (l *Leader) Lost() string { return l.lost }
 
 // readFence returns the fence under subject and its sequence; zeros where there is none.
 func (f *Fleet) readFence(ctx context.Context, stream, subject string) (Fence, uint64, error) {

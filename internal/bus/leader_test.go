@@ -321,7 +321,11 @@ func TestAFleetWhoseAssignmentsAreOlderThanItsBucketsIsLedAtOnce(t *testing.T) {
 	if err := assignments.DeleteMsg(bustest.Context(t), fence.Sequence); err != nil {
 		t.Fatal(err)
 	}
-	if got := bustest.Lead(t, f, "d").Term(); got != 4 {
-		t.Errorf("it leads in term %d, want 4", got)
+	d := bustest.Lead(t, f, "d")
+	if d.Term() != 4 || d.Lost() == "" {
+		t.Errorf("it leads in term %d, want 4; what was lost: %q", d.Term(), d.Lost())
+	}
+	if e := bustest.Lead(t, f, "e"); e.Lost() != "" {
+		t.Errorf("the next one finds lost what was there: %s", e.Lost())
 	}
 }

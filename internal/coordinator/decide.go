@@ -114,7 +114,7 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 		switch i := i.(type) {
 		case caughtUp:
 			d.term, begins = i.term, true
-			in.Events = append(in.Events, core.CaughtUp{})
+			in.Events = append(in.Events, core.CaughtUp{Lost: i.term.leader.Lost()})
 		case reconnected:
 			d.outdated = append(d.outdated, d.removals.again(in.Now)...)
 			in.Events = append(in.Events, core.Reconnected{})

@@ -20,8 +20,9 @@ type Event interface{ event() }
 // one that was stored before, or a new one. The leader's own writes come back as messages.
 type Message bus.Msg
 
-// CaughtUp says that every message that was stored has been given. Decisions begin.
-type CaughtUp struct{}
+// CaughtUp says that every message that was stored has been given. Decisions begin. Lost
+// says what shows that some of them are missing; empty: nothing does.
+type CaughtUp struct{ Lost string }
 
 // Beat is a host's sign of life.
 type Beat struct {

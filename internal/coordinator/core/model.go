@@ -110,7 +110,7 @@ func (m *Model) Step(in Input) []Command {
 		case Message:
 			m.onMessage(bus.Msg(e))
 		case CaughtUp:
-			m.onCaughtUp()
+			m.onCaughtUp(e.Lost)
 		case Beat:
 			m.onBeat(e)
 		case Pulls:
@@ -229,7 +229,7 @@ func (m *Model) onMessage(msg bus.Msg) {
 }
 
 // onCaughtUp joins what was loaded, and begins to decide.
-func (m *Model) onCaughtUp() {
+func (m *Model) onCaughtUp(lost string) {
 	if m.live {
 		return
 	}
@@ -246,6 +246,9 @@ func (m *Model) onCaughtUp() {
 		m.joinHost(h)
 	}
 	m.joinPools()
+	if lost != "" {
+		m.freeze(lost)
+	}
 }
 
 // byAge is every proxy, the oldest newest intent first, those without one last by name: the

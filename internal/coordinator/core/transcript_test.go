@@ -20,7 +20,7 @@ import (
 // Run with -rewrite to write the answers anew, and read the difference.
 //
 //	host NAME            {changes to a plain libvirt host's document, kept for later}
-//	start                everything stored was read
+//	start [TEXT]         everything stored was read; TEXT shows that some of it is missing
 //	intent NAME          {the document}; spec is filled with an access rule if it is left out
 //	pool NAME            {the document}; its template is filled likewise
 //	state HOST PROXY UID PHASE   {more of the state}
@@ -97,7 +97,7 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 		into(&h)
 		out = w.settle(w.publishHost(args[0], h))
 	case "start":
-		out = w.settle(CaughtUp{})
+		out = w.settle(CaughtUp{Lost: strings.Join(args, " ")})
 	case "intent":
 		out = w.settle(Message(w.store(w.cfg.Names.IntentProxy(args[0]), []byte(intentText(args[0], input)))))
 	case "pool":
