@@ -100,7 +100,8 @@ func (i *identity) find() (*auth.Credentials, error) {
 	}
 	plain := &http.Client{Transport: i.base, Timeout: i.timeout}
 	creds, err := credentials.DetectDefault(&credentials.DetectOptions{
-		Scopes: []string{cloudPlatform}, CredentialsFile: i.conf.CredentialsFile, Client: plain, Logger: i.log, DisableAsyncRefresh: true,
+		Scopes: []string{cloudPlatform}, Client: plain, Logger: i.log, DisableAsyncRefresh: true,
+		CredentialsFile: i.conf.CredentialsFile, //nolint:staticcheck // the operator's own file, of whatever kind she uses; nothing of it comes from outside
 	})
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -171,7 +170,7 @@ func TestABudgetCountsWhoRuns(t *testing.T) {
 		1: {member(backends.Running), member(backends.Stopped), member(backends.Running)},
 		2: {member(backends.Running), member(backends.Running), member(backends.Running)},
 	} {
-		var got *policyv1.PodDisruptionBudget = b.budget("p", members)
+		got := b.budget("p", members)
 		if got.Spec.MinAvailable.IntVal != want || len(got.OwnerReferences) != len(members) {
 			t.Errorf("of %d members: got at least %v and %d owners, want %d and each", len(members), got.Spec.MinAvailable, len(got.OwnerReferences), want)
 		}

@@ -23,10 +23,6 @@ type found struct {
 	unread  error  // why the record cannot be read
 }
 
-func (f found) nothing() bool {
-	return f.secret == nil && f.pod == nil && f.service == nil && f.policy == nil
-}
-
 // look reads a uid's objects. One that is not ours makes all of them a Conflict.
 func (b *Backend) look(ctx context.Context, op string, ref backends.Ref) (f found, err error) {
 	name, ns := backends.InstanceName(ref.UID), b.conf.Namespace

@@ -69,13 +69,12 @@ func (b *Backend) policy(p plan, owner *corev1.Secret) *networkingv1.NetworkPoli
 func (b *Backend) service(p plan, owner *corev1.Secret) *corev1.Service {
 	port := corev1.ServicePort{Name: portName, Protocol: corev1.ProtocolTCP, Port: DefaultPort, TargetPort: intstr.FromString(portName)}
 	kind := corev1.ServiceTypeNodePort
-	switch {
-	case b.conf.Expose == exposeLoadBalancer:
+	if b.conf.Expose == exposeLoadBalancer {
 		kind = corev1.ServiceTypeLoadBalancer
 		if p.req.Port != 0 {
 			port.Port = int32(p.req.Port)
 		}
-	default:
+	} else {
 		port.NodePort = int32(p.req.Port) // 0: the API server chooses
 	}
 	meta := b.owned(p, owner)
