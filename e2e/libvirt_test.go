@@ -172,8 +172,10 @@ func TestALibvirtdThatGoesAwayTakesNothingWithIt(t *testing.T) {
 	if now, ok, err := f.record("crawl-1"); err != nil || !ok || now.UID != r.UID || now.Phase == bus.PhaseGone || now.Phase == bus.PhaseFailed {
 		t.Errorf("while libvirtd is away the record is %+v, %v", now, err)
 	}
-	f.publish("crawl-2", strings.ReplaceAll(goodIntent, "crawl-1", "crawl-2")) // it begins without a daemon
-	f.await("crawl-2", 30*time.Second, "Transient", func(r bus.Record) bool { return r.Error != nil && r.Error.Code == "Transient" })
+	f.publish("crawl-2", strings.ReplaceAll(goodIntent, "crawl-1", "crawl-2"))
+	f.await("crawl-2", 30*time.Second, "waiting for the daemon", func(r bus.Record) bool {
+		return strings.Contains(r.Waiting, "libvirtd cannot be reached") || r.Error != nil && r.Error.Code == "Transient"
+	})
 	up()
 	r2 := f.made("crawl-2")
 	for _, uid := range []string{r.UID, r2.UID} {

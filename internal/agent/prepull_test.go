@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,10 +31,13 @@ func TestImagesAreFetchedInAdvanceUntilEachIsThereAndKept(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		began, down := time.Now(), true
+		var mu sync.Mutex // guards down and what follows
 		var asked []string
 		said := map[string]string{}
 		p := puller{
 			keeper: keeperOf(func(key string) error {
+				mu.Lock()
+				defer mu.Unlock()
 				asked = append(asked, fmt.Sprint(key, " ", time.Since(began).Round(time.Second)))
 				if key == "a" && down {
 					return errors.New("the server is down")
@@ -42,18 +46,26 @@ func TestImagesAreFetchedInAdvanceUntilEachIsThereAndKept(t *testing.T) {
 			}),
 			keys: []string{"a", "b"}, log: slog.New(slog.DiscardHandler),
 			policy: policy{RetryMin: 10 * time.Second, RetryMax: time.Minute, Spread: func() float64 { return 1 }},
-			say:    func(target, code, _ string) { said[target] = code },
+			say: func(target, code, _ string) {
+				mu.Lock()
+				defer mu.Unlock()
+				said[target] = code
+			},
 		}
 		done := make(chan error)
 		go func() { done <- p.run(ctx) }()
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
+		mu.Lock()
 		if said["image/a"] != backends.CheckAPIError || said["image/b"] != "" {
 			t.Errorf("while one cannot be fetched: %v", said)
 		}
 		down = false
+		mu.Unlock()
 		time.Sleep(time.Hour)
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if said["image/a"] != "" {
 			t.Errorf("once it was fetched: %v", said)
 		}
