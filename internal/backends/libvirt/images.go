@@ -24,28 +24,16 @@ func (b *Backend) keepCap(ctx context.Context) {
 // also by another agent on the pool, or that any image in the pool is built on. What cannot
 // be judged is kept.
 func (b *Backend) PruneImages(ctx context.Context, limit int64) (removed []backends.BaseImage, err error) {
-	s, err := b.open(ctx)
+	c, err := b.openCache(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	p, err := b.pool(s)
-	if err != nil {
-		return nil, err
-	}
-	used, err := b.inUse(s, p)
-	if err != nil {
-		return nil, err
-	}
-	bases, err := p.bases(s)
-	if err != nil {
-		return nil, err
-	}
-	excess := images.Excess(bases, limit, used, b.now())
+	defer c.close()
+	excess := images.Excess(c.bases, limit, c.used, b.now())
 	if len(excess) == 0 {
 		return nil, nil
 	}
-	built, err := p.builtOn(s)
+	built, err := c.pool.builtOn(c.session)
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +41,42 @@ func (b *Backend) PruneImages(ctx context.Context, limit int64) (removed []backe
 		if built[x.Path] {
 			continue
 		}
-		if err := p.removeBase(s, x.Base); err != nil {
+		if err := c.pool.removeBase(c.session, x.Base); err != nil {
 			return removed, err
 		}
 		b.log.InfoContext(ctx, "an unused base image was removed", "path", x.Path, "source", x.Source)
-		removed = append(removed, b.baseImage(x, used))
+		removed = append(removed, c.image(x))
 	}
 	return removed, nil
+}
+
+// cache are the base images of the pool, as one session sees them.
+type cache struct {
+	*session
+	pool  storage
+	bases []images.Stored
+	used  map[string]bool // digests that guests were made on
+}
+
+func (b *Backend) openCache(ctx context.Context) (c *cache, err error) {
+	s, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	c = &cache{session: s}
+	if c.pool, err = b.pool(s); err != nil {
+		return nil, err
+	}
+	if c.used, err = b.inUse(s, c.pool); err != nil {
+		return nil, err
+	}
+	c.bases, err = c.pool.bases(s)
+	return c, err
 }
 
 // inUse are the digests that guests of the pool were made on, whoever's.
@@ -80,34 +97,22 @@ func (b *Backend) inUse(s *session, p storage) (map[string]bool, error) {
 
 // ListImages implements [backends.ImageKeeper].
 func (b *Backend) ListImages(ctx context.Context) ([]backends.BaseImage, error) {
-	s, err := b.open(ctx)
+	c, err := b.openCache(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	p, err := b.pool(s)
-	if err != nil {
-		return nil, err
-	}
-	used, err := b.inUse(s, p)
-	if err != nil {
-		return nil, err
-	}
-	bases, err := p.bases(s)
-	if err != nil {
-		return nil, err
-	}
+	defer c.close()
 	var found []backends.BaseImage
-	for _, x := range bases {
-		found = append(found, b.baseImage(x, used))
+	for _, x := range c.bases {
+		found = append(found, c.image(x))
 	}
 	return found, nil
 }
 
-func (b *Backend) baseImage(x images.Stored, used map[string]bool) backends.BaseImage {
+func (c *cache) image(x images.Stored) backends.BaseImage {
 	return backends.BaseImage{
 		Digest: x.Digest, Format: x.Format, Source: x.Source, Path: x.Path, Bytes: x.Bytes, VirtualBytes: int64(x.VirtualSize),
-		Asked: x.Asked, InUse: used[x.Digest],
+		Asked: x.Asked, InUse: c.used[x.Digest],
 	}
 }
 
