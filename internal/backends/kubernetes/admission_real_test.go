@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -59,6 +60,47 @@ func manifestsAreTaken(t *testing.T, c *kubetest.Cluster) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// theAgentsOwnAreTaken does the same with what the agent itself is deployed by.
+func theAgentsOwnAreTaken(t *testing.T, c *kubetest.Cluster) {
+	x := open(t, c, nil)
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	deployed := false
+	for _, o := range kubetest.Manifest(t, "agent.yaml") {
+		var err error
+		switch o := o.(type) {
+		case *corev1.Namespace:
+			_, err = c.API.CoreV1().Namespaces().Create(x.ctx(), o, dry)
+		case *corev1.ServiceAccount:
+			o.Namespace = x.Namespace
+			_, err = c.API.CoreV1().ServiceAccounts(x.Namespace).Create(x.ctx(), o, metav1.CreateOptions{}) // the Pod needs it
+		case *corev1.ConfigMap:
+			o.Namespace = x.Namespace
+			_, err = c.API.CoreV1().ConfigMaps(x.Namespace).Create(x.ctx(), o, dry)
+		case *corev1.PersistentVolumeClaim:
+			o.Namespace = x.Namespace
+			_, err = c.API.CoreV1().PersistentVolumeClaims(x.Namespace).Create(x.ctx(), o, dry)
+		case *appsv1.Deployment:
+			o.Namespace = x.Namespace
+			if _, err = c.API.AppsV1().Deployments(x.Namespace).Create(x.ctx(), o, dry); err != nil {
+				break
+			}
+			// Its Pods are what the standard is held against.
+			pod := &corev1.Pod{ObjectMeta: o.Spec.Template.ObjectMeta, Spec: o.Spec.Template.Spec}
+			pod.Name = "agent"
+			_, err = c.API.CoreV1().Pods(x.Namespace).Create(x.ctx(), pod, dry)
+			deployed = true
+		default:
+			t.Errorf("nobody tried %T", o)
+		}
+		if err != nil {
+			t.Errorf("%T: %v", o, err)
+		}
+	}
+	if !deployed {
+		t.Error("there is no Deployment")
 	}
 }
 

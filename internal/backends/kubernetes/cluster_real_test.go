@@ -21,8 +21,9 @@ import (
 
 // onCluster are what the conformance suite does not ask, on one real API server.
 var onCluster = map[string]func(*testing.T, *kubetest.Cluster){
-	"its manifests are taken where Pod security is restricted": manifestsAreTaken,
-	"a quota is NoCapacity": quotaIsNoCapacity,
+	"its manifests are taken where Pod security is restricted":   manifestsAreTaken,
+	"what the agent is deployed by is taken there as well":       theAgentsOwnAreTaken,
+	"a quota is NoCapacity":                                      quotaIsNoCapacity,
 	"a right that is missing is the host's fault and is named":   missingRight,
 	"the manifest grants what is asked for and nothing else":     manifestGrantsRights,
 	"a validating policy's refusal is Permanent":                 policyRefuses,
