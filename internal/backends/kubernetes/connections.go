@@ -10,8 +10,9 @@ import (
 // connections are those of one agent, so that it can end them: a transport keeps one that has
 // a stream which is about to end. The zero value is ready.
 type connections struct {
-	mu   sync.Mutex // guards open
-	open map[*connection]struct{}
+	mu    sync.Mutex // guards what follows
+	open  map[*connection]struct{}
+	ended bool // the transport may go on dialling for requests that are over
 }
 
 type connection struct {
@@ -27,6 +28,10 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended {
+		_ = raw.Close()
+		return nil, net.ErrClosed
+	}
 	if c.open == nil {
 		c.open = map[*connection]struct{}{}
 	}
@@ -43,11 +48,11 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// close ends all that are open.
+// close ends all that are open, and those that are still being dialled.
 func (c *connections) close() {
 	c.mu.Lock()
 	open := c.open
-	c.open = nil
+	c.open, c.ended = nil, true
 	c.mu.Unlock()
 	for conn := range open {
 		_ = conn.Conn.Close()

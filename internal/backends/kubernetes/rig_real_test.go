@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"net/netip"
 	"os"
 	"strings"
@@ -121,11 +122,8 @@ func (h hostText) objects(t testing.TB, name string) map[string]string {
 	return out
 }
 
-func (h hostText) traces(t testing.TB, ref backends.Ref) (out []string) {
-	for kind := range maps.Keys(h.objects(t, backends.InstanceName(ref.UID))) {
-		out = append(out, kind)
-	}
-	return out
+func (h hostText) traces(t testing.TB, ref backends.Ref) []string {
+	return slices.Sorted(maps.Keys(h.objects(t, backends.InstanceName(ref.UID))))
 }
 
 // marked is the metadata of a planted thing.
