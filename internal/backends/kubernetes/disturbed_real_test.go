@@ -33,9 +33,14 @@ func restartWhileMaking(t *testing.T, c *kubetest.Cluster) {
 	if i := x.mustEnsure(req); i.Status != backends.StatusRunning {
 		t.Errorf("got %+v, want it to run", i)
 	}
+	// The watches come back too, at their own pace.
+	x.eventually("the Pod is seen", func() error {
+		_, err := x.b.seen.ours.Pods(x.Namespace).Get(backends.InstanceName(req.UID))
+		return err
+	})
 	told := x.watch(req.UID)
 	x.removePod(t, req.Ref)
-	told("PodDeleted") // the watches have come back too
+	told("PodDeleted")
 	x.mustDelete(req.Ref)
 }
 
