@@ -39,10 +39,10 @@ export PROXYFLEET_GUEST_IMAGE PROXYFLEET_NATS_CLI PROXYFLEET_NATS_SERVER PROXYFL
 go vet -tags real,guest,pve ./...
 if (($#)); then
 	e2e/libvirt.sh up
-	go test -race -count 1 -tags real,guest,pve -timeout 25m "$@"
+	go test -race -count 1 -tags real,guest,pve -timeout 40m "$@"
 	exit
 fi
-go test -race -count 1 -tags real,pve -timeout 25m ./...
+go test -race -count 1 -tags real,pve -timeout 40m ./...
 # A guest needs both processors of a small machine for itself, so it comes last.
 e2e/libvirt.sh up
 go test -count 1 -tags real,guest,pve -timeout 15m -run TestAVirtualMachineFromIntentToDeletion ./e2e
