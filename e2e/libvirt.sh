@@ -20,10 +20,11 @@ start_daemons() {
 	if [[ -d /run/systemd/system ]]; then
 		systemctl start virtlogd.socket libvirtd.socket libvirtd.service
 	else
-		# Without an init system a daemon that died leaves its socket and pid file behind.
+		# Without an init system a daemon that died leaves its socket and pid file behind. One in
+		# another namespace is somebody else's.
 		mkdir -p /run/libvirt
-		pgrep -x virtlogd >/dev/null || virtlogd -d
-		pgrep -x libvirtd >/dev/null || libvirtd -d
+		pgrep --ns $$ --nslist pid -x virtlogd >/dev/null || virtlogd -d
+		pgrep --ns $$ --nslist pid -x libvirtd >/dev/null || libvirtd -d
 	fi
 	for _ in {1..50}; do
 		! answers || return 0
