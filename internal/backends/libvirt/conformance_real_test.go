@@ -3,9 +3,14 @@
 package libvirt
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +36,21 @@ func TestConformanceThroughVolumes(t *testing.T) {
 	h := harness
 	h.NewHost = func(testing.TB) string { return d.named() }
 	backendtest.Run(t, h)
+	markers, err := filepath.Glob(filepath.Join(d.PoolDir(), "pf-*.json"))
+	must(t, err)
+	for _, path := range markers {
+		if unfilled(path) {
+			t.Errorf("left: %s", path)
+		}
+	}
+}
+
+// unfilled reports whether a marker was made and not written. Through volumes that takes two
+// calls, and one that was cut off in between says of nobody whose it is: no listing has it. It
+// goes with the next create or delete of its uid, which the end of the suite looks at.
+func unfilled(path string) bool {
+	data, err := os.ReadFile(path)
+	return err == nil && strings.HasSuffix(path, ".json") && len(bytes.Trim(data, "\x00")) == 0
 }
 
 // openAt opens a backend on a daemon, with room for small guests.
@@ -73,7 +93,8 @@ var harness = backendtest.Harness{
 	},
 	Request: request,
 	Traces: func(t testing.TB, host string, ref backends.Ref) []string {
-		return daemonAt(host).Traces(t, ref.UID)
+		d := daemonAt(host)
+		return slices.DeleteFunc(d.Traces(t, ref.UID), func(path string) bool { return d.volumes && unfilled(path) })
 	},
 	Plants: map[string]backendtest.Plant{
 		"instance": func(t testing.TB, host string, ref backends.Ref, mark backends.Mark) func() string {
