@@ -238,7 +238,7 @@ func TestTranscripts(t *testing.T) {
 			s.after(time.Hour)
 		},
 		"a slow create shows its steps": func(s *stage) {
-			s.want(bus.DesiredRunning, 1, "#sim slow=2s steps=4")
+			s.want(bus.DesiredRunning, 1, "#sim slow=1900ms steps=4")
 			s.after(time.Hour)
 		},
 		"an address that takes a while is awaited": func(s *stage) {

@@ -106,7 +106,9 @@ func (a *api) handler(v verb) micro.Handler {
 	})
 }
 
-// respond answers with an error, or with a document unless it is nil.
+// respond answers with an error, or with a document unless it is nil. It publishes the answer
+// itself: the request's own methods leave their outcome in the request, which the service
+// reads as soon as the handler has returned.
 func (a *api) respond(r micro.Request, doc any, bad *intents.Invalid) error {
 	var data []byte
 	if bad == nil && doc != nil {
@@ -118,13 +120,15 @@ func (a *api) respond(r micro.Request, doc any, bad *intents.Invalid) error {
 			bad = &intents.Invalid{Code: intents.CodeTooLarge, Message: fmt.Sprintf("the answer has %d bytes and a message at most %d; ask for less", len(data), most)}
 		}
 	}
+	answer := &nats.Msg{Subject: r.Reply(), Data: data}
 	switch {
-	case bad != nil:
-		return r.Error(bad.Code, bad.Error(), bus.Encode(bad))
-	case doc == nil:
+	case r.Reply() == "", bad == nil && doc == nil:
 		return nil
+	case bad != nil:
+		answer.Header = nats.Header{micro.ErrorCodeHeader: {bad.Code}, micro.ErrorHeader: {bad.Error()}}
+		answer.Data = bus.Encode(bad)
 	}
-	return r.Respond(data)
+	return a.nc.PublishMsg(answer)
 }
 
 // ask has the model decide about a request, and returns its answer once it is stored.
