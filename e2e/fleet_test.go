@@ -164,6 +164,17 @@ func (f *fleet) awaitPhase(proxy string, phase bus.Phase, within time.Duration) 
 	return f.await(proxy, within, string(phase), func(r bus.Record) bool { return r.Accepted && r.Phase == phase })
 }
 
+// removeAll asks for the end of proxies, all at once, and waits until nothing is left of each.
+func (f *fleet) removeAll(within time.Duration, proxies ...string) {
+	f.t.Helper()
+	for _, p := range proxies {
+		f.publish(p, `{"name":"`+p+`","desired":"absent"}`)
+	}
+	for _, p := range proxies {
+		f.awaitNoTrace(p, within)
+	}
+}
+
 // awaitNoTrace waits until the bus knows nothing of a proxy that is in force: no record, no
 // endpoint, no assignment, no state. The markers that end what a subject held have no body.
 func (f *fleet) awaitNoTrace(proxy string, within time.Duration) {

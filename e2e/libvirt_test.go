@@ -183,12 +183,7 @@ func TestALibvirtdThatGoesAwayTakesNothingWithIt(t *testing.T) {
 			t.Errorf("domain of %s is %s", uid, state)
 		}
 	}
-	for _, p := range []string{"crawl-1", "crawl-2"} {
-		f.publish(p, `{"name":"`+p+`","desired":"absent"}`)
-	}
-	for _, p := range []string{"crawl-1", "crawl-2"} {
-		f.awaitNoTrace(p, 60*time.Second)
-	}
+	f.removeAll(60*time.Second, "crawl-1", "crawl-2")
 	onlyBases(t, d)
 	a.stop()
 }

@@ -50,12 +50,7 @@ func TestAHostThatRebootsWhileNATSIsAwayBringsItsProxiesBack(t *testing.T) {
 	}
 
 	f.startNATS()
-	for _, p := range []string{"crawl-1", "crawl-2"} {
-		f.publish(p, `{"name":"`+p+`","desired":"absent"}`)
-	}
-	for _, p := range []string{"crawl-1", "crawl-2"} {
-		f.awaitNoTrace(p, 90*time.Second)
-	}
+	f.removeAll(90*time.Second, "crawl-1", "crawl-2")
 	onlyBases(t, d)
 	a.stop()
 }

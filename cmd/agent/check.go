@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"proxyfleet/internal/agent"
 	"proxyfleet/internal/backends"
 )
 
@@ -27,21 +25,11 @@ type checkCmd struct {
 
 // Run prints a table of verdicts. It works beside a running agent.
 func (c checkCmd) Run(ctx context.Context) error {
-	cfg, err := agent.Load(c.Config)
+	// Before the first contact a host belongs to nobody. A check marks nothing, so any name
+	// will do.
+	_, b, err := c.openBackend(backends.Owner{Installation: nobody, HostID: nobody})
 	if err != nil {
 		return err
-	}
-	owner, err := agent.ReadOwner(cfg.StateDir)
-	if err != nil {
-		return err
-	}
-	if owner.Installation == "" {
-		// Not admitted anywhere yet. A check marks nothing, so any name will do.
-		owner = backends.Owner{Installation: nobody, HostID: nobody}
-	}
-	b, err := agent.OpenBackend(cfg, owner, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return fmt.Errorf("open the backend: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

@@ -1,15 +1,41 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 
 	"proxyfleet/internal/agent"
+	"proxyfleet/internal/backends"
 )
 
 // configPath is where every command finds the configuration.
 type configPath struct {
 	Config string `name:"config" short:"c" type:"path" default:"/etc/proxyfleet/agent.yaml" env:"PROXYFLEET_AGENT_CONFIG" help:"Path of agent.yaml (default: ${default})."`
+}
+
+// openBackend opens the configured backend as this host's agent does, beside one that may be
+// running. A host that is in no installation yet is otherwise, or an error where that is empty.
+func (c configPath) openBackend(otherwise backends.Owner) (agent.Config, backends.Backend, error) {
+	cfg, err := agent.Load(c.Config)
+	if err != nil {
+		return cfg, nil, err
+	}
+	owner, err := agent.ReadOwner(cfg.StateDir)
+	if err != nil {
+		return cfg, nil, err
+	}
+	if owner.Installation == "" {
+		if owner = otherwise; owner.Installation == "" {
+			return cfg, nil, errors.New("this host is in no installation yet; start its agent once")
+		}
+	}
+	b, err := agent.OpenBackend(cfg, owner, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return cfg, nil, fmt.Errorf("open the backend: %w", err)
+	}
+	return cfg, b, nil
 }
 
 type configCmd struct {

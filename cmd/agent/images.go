@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -85,20 +84,9 @@ func (c imagesPruneCmd) Run(ctx context.Context) error {
 
 // withImages opens the configured backend as this host's agent, and runs f with it.
 func withImages(path configPath, f func(backends.ImageKeeper, agent.Config) error) error {
-	cfg, err := agent.Load(path.Config)
+	cfg, b, err := path.openBackend(backends.Owner{})
 	if err != nil {
 		return err
-	}
-	owner, err := agent.ReadOwner(cfg.StateDir)
-	if err != nil {
-		return err
-	}
-	if owner.Installation == "" {
-		return errors.New("this host is in no installation yet; start its agent once")
-	}
-	b, err := agent.OpenBackend(cfg, owner, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return fmt.Errorf("open the backend: %w", err)
 	}
 	keeper, ok := b.(backends.ImageKeeper)
 	if !ok {

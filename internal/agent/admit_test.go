@@ -65,17 +65,7 @@ func TestARecoveryTakesAlongAHostOfStreamsThatWereLost(t *testing.T) {
 	a := r.assignment("p1", "")
 	r.assign(a)
 	was := r.phase(a, bus.PhaseRunning)
-	if err := r.agent.end(); err != nil {
-		t.Fatal(err)
-	}
-	id := r.fleet.Installation().ID
-	r.server = bustest.Start(t)
-	r.cfg.NATS.URL = r.server.URL()
-	_, js := r.server.Connect("bootstrap")
-	if _, err := bus.Bootstrap(bustest.Context(t), js, bus.Names{}, bus.BootstrapOptions{ID: id, MaxBytes: bustest.MaxBytes}); err != nil {
-		t.Fatal(err)
-	}
-	r.connectLeader()
+	r.loseStreams()
 	r.admit(bus.Admission{})
 	r.start()
 	// It says what it has, and of which streams it knows that.

@@ -67,18 +67,7 @@ func TestStreamsMadeAnewAreNotTakenFromUntilThatIsAccepted(t *testing.T) {
 	a := r.assignment("p1", "")
 	r.assign(a)
 	r.phase(a, bus.PhaseRunning)
-	if err := r.agent.end(); err != nil {
-		t.Fatal(err)
-	}
-	// The same installation on a server that lost everything.
-	id := r.fleet.Installation().ID
-	r.server = bustest.Start(t)
-	r.cfg.NATS.URL = r.server.URL()
-	_, js := r.server.Connect("bootstrap")
-	if _, err := bus.Bootstrap(bustest.Context(t), js, bus.Names{}, bus.BootstrapOptions{ID: id, MaxBytes: bustest.MaxBytes}); err != nil {
-		t.Fatal(err)
-	}
-	r.connectLeader()
+	r.loseStreams()
 	if err := r.fleet.AdmitHost(bustest.Context(t), host, bus.Admission{}); err != nil {
 		t.Fatal(err)
 	}

@@ -215,3 +215,20 @@ func (r *rig) gone(a bus.Assignment) {
 		r.t.Errorf("instance of %s: got %v, want ErrNotFound", a.Proxy, err)
 	}
 }
+
+// loseStreams ends the agent and makes the same installation anew on another server, as after
+// the loss of everything that the first one stored.
+func (r *rig) loseStreams() {
+	r.t.Helper()
+	if err := r.agent.end(); err != nil {
+		r.t.Fatal(err)
+	}
+	id := r.fleet.Installation().ID
+	r.server = bustest.Start(r.t)
+	r.cfg.NATS.URL = r.server.URL()
+	_, js := r.server.Connect("bootstrap")
+	if _, err := bus.Bootstrap(bustest.Context(r.t), js, bus.Names{}, bus.BootstrapOptions{ID: id, MaxBytes: bustest.MaxBytes}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.connectLeader()
+}
