@@ -195,10 +195,21 @@ func (o *observed) instance(i backends.Instance, p policy, now time.Time) {
 		o.Since = now
 	}
 	o.addresses(i, now)
-	if !p.Probe && len(o.Addresses) > 0 && o.Status == backends.StatusRunning {
-		o.Ready = true
+	if !p.Probe {
+		o.unprobed()
 	}
 	o.NextRead = now.Add(pollDelay(now.Sub(o.Since)))
+}
+
+// unprobed takes the backend's word for what nobody asks the proxy itself: one that served and
+// is coming up again does not serve now.
+func (o *observed) unprobed() {
+	if o.Status == backends.StatusRunning {
+		o.Ready = o.Ready || len(o.Addresses) > 0
+		o.ProbeFails = 0
+	} else if o.Ready {
+		o.ProbeFails = 1
+	}
 }
 
 // addresses takes those of i. Sources that failed, or that have nothing for a while, do not
