@@ -68,13 +68,13 @@ func (a *api) watch(ctx context.Context, r micro.Request) (any, *intents.Invalid
 				record = []byte("null")
 			}
 			sent[key] = ok
-			if err := r.Respond(bus.Encode(Watched{Proxy: key, Record: record})); err != nil {
+			if err := a.nc.Publish(r.Reply(), bus.Encode(Watched{Proxy: key, Record: record})); err != nil {
 				return nil, nil // the connection is closed
 			}
 		}
 		select {
 		case <-ctx.Done():
-			_ = r.Respond(nil)
+			_ = a.nc.Publish(r.Reply(), nil)
 			return nil, nil
 		case <-changes.news:
 		}
