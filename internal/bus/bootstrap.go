@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -39,8 +40,34 @@ func (o BootstrapOptions) withDefaults() BootstrapOptions {
 // or no ID it changes nothing and returns what is there; streams of another installation
 // are ErrWrongInstallation. A bootstrap that was cut short is finished by the next one; once
 // it was finished, a stream that is missing is ErrNotBootstrapped and is not made anew.
+//
+// A cluster that cannot place a stream may be just coming up: it is asked again for
+// [formingTime], or until ctx ends.
 func Bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts BootstrapOptions) (Installation, error) {
 	opts = opts.withDefaults()
+	forming, cancel := context.WithTimeout(ctx, formingTime)
+	defer cancel()
+	again := newRetry(retryMin, retryMax)
+	for {
+		inst, err := bootstrap(ctx, js, names, opts)
+		if !mayBeForming(err) || again.wait(forming) != nil {
+			return inst, err
+		}
+	}
+}
+
+// formingTime is how long a cluster may take from its first answer until it can place a
+// stream: servers that restart find each other within seconds.
+const formingTime = 20 * time.Second
+
+// mayBeForming reports whether err is what a server answers whose cluster has not found
+// together yet. It says the same where a server stays away.
+func mayBeForming(err error) bool {
+	return isTemporary(err) || apiCode(err) == codeNoPeers
+}
+
+// bootstrap is one attempt at [Bootstrap].
+func bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts BootstrapOptions) (Installation, error) {
 	if opts.ID != "" && !ValidULID(opts.ID) {
 		return Installation{}, fmt.Errorf("installation id %q is not a lower-case ULID", opts.ID)
 	}

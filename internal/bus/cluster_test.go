@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
@@ -63,5 +64,32 @@ func TestParallelBatchesOfOneLeaderAreStoredInTheEnd(t *testing.T) {
 	wg.Wait()
 	if got, want := stored(t, js, f.Names().Assignments()), uint64(41); got != want {
 		t.Errorf("%d messages, want %d", got, want)
+	}
+}
+
+// TestABootstrapWaitsForAServerThatIsStillStarting begins it when two of three have started.
+func TestABootstrapWaitsForAServerThatIsStillStarting(t *testing.T) {
+	late := true
+	c := bustest.StartClusterOf(t, func(t testing.TB, n bustest.Node) func() {
+		if n.Name == "n2" && late {
+			late = false
+			return func() {}
+		}
+		return bustest.Embedded(t, n)
+	})
+	_, js := c.Connect("test")
+	done := make(chan error, 1)
+	go func() {
+		_, err := bus.Bootstrap(bustest.Context(t), js, bus.Names{}, bus.BootstrapOptions{Replicas: 3, MaxBytes: bustest.MaxBytes})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("two servers were enough, or it did not wait: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	c.Start(2)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -29,9 +29,11 @@ var (
 	ErrBucketRecreated = errors.New("bucket was missing and has been made anew")
 )
 
-// codeStoreFailed is "maximum bytes exceeded" among others. It has no name in nats.go; see
-// errors.json of nats-server.
-const codeStoreFailed jetstream.ErrorCode = 10077
+// Codes that have no name in nats.go; see errors.json of nats-server.
+const (
+	codeNoPeers     jetstream.ErrorCode = 10005 // "no suitable peers for placement": too few servers are there, or have room
+	codeStoreFailed jetstream.ErrorCode = 10077 // "maximum bytes exceeded" among others
+)
 
 // apiCode is the server's code in err, 0 where it is not an answer of the server.
 func apiCode(err error) jetstream.ErrorCode {
