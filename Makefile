@@ -9,14 +9,18 @@ COUNT ?= 20
 PKG   ?= ./...
 FUZZTIME ?= 10s
 
+# Backends whose libraries are two thirds of a program.
+no_clouds := no_gcp,no_kubernetes
+
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/coordinator and bin/agent
-	go build -o bin/ ./cmd/...
-
+build: ## Build bin/coordinator, bin/agent and, without cloud backends, bin/agent-host
+	go build -o bin/agent ./cmd/agent
+	go build -tags $(no_clouds) -o bin/agent-host ./cmd/agent
+	go build -tags $(no_clouds) -o bin/coordinator ./cmd/coordinator
 
 .PHONY: test-fast
 test-fast: ## Vet and test what needs nothing but Go and a C compiler (-race)
@@ -44,7 +48,6 @@ lint: ## golangci-lint and, where it is installed, shellcheck
 generate: ## Write schemas/ from the Go types
 	go test ./schemas -update
 
-
 .PHONY: demo
 demo: build ## One proxy from intent to deletion, on this machine, with the nats CLI
 	e2e/demo.sh local
@@ -56,7 +59,6 @@ demo-kvm: build ## The same as a virtual machine on real libvirt (root; emulated
 .PHONY: bench
 bench: ## Measure the way from intent to state, and show it with benchstat
 	e2e/bench.sh
-
 
 .PHONY: tools
 tools: ## Build the pinned tools (nats, golangci-lint, kube-apiserver, …) into the cache

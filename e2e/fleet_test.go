@@ -101,8 +101,19 @@ func (f *fleet) startCoordinator() {
 // stateDir are added. env may name a step to be killed at.
 func (f *fleet) startAgent(host, yaml string, env ...string) *proc {
 	f.t.Helper()
+	return f.runAgent("agent-host", host, yaml, env)
+}
+
+// startCloudAgent is startAgent with the program that has every backend.
+func (f *fleet) startCloudAgent(host, yaml string, env ...string) *proc {
+	f.t.Helper()
+	return f.runAgent("agent", host, yaml, env)
+}
+
+func (f *fleet) runAgent(name, host, yaml string, env []string) *proc {
+	f.t.Helper()
 	head := fmt.Sprintf("host: {name: %s}\nnats: {url: '%s'}\nstateDir: '%s'\n", host, f.url, filepath.Join(f.dir, host))
-	return start(f.t, env, program(f.t, "agent"), "run", "--config", f.file(host+".yaml", head+yaml))
+	return start(f.t, env, program(f.t, name), "run", "--config", f.file(host+".yaml", head+yaml))
 }
 
 // nats runs the nats CLI against the fleet.

@@ -36,7 +36,7 @@ func computeEngine(t *testing.T) *gcpfake.Server {
 // startGCP starts an agent for the project; its key is that of a service account.
 func (f *fleet) startGCP(s *gcpfake.Server, key string, env ...string) *proc {
 	f.t.Helper()
-	return f.startAgent("gcp", fmt.Sprintf(`backend:
+	return f.startCloudAgent("gcp", fmt.Sprintf(`backend:
   type: gcp
   project: %s
   zones: [us-central1-a, us-central1-b]

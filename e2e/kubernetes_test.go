@@ -31,7 +31,7 @@ func TestAPodFromIntentToDeletion(t *testing.T) {
 
 	f := newFleet(t, "always")
 	const password = "a-word-that-nobody-logs"
-	a := f.startAgent("k8s", fmt.Sprintf(`backend:
+	a := f.startCloudAgent("k8s", fmt.Sprintf(`backend:
   type: kubernetes
   kubeconfig: %s
   namespace: proxies

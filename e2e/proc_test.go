@@ -14,16 +14,21 @@ import (
 	"time"
 )
 
-// binaries builds the programs once for a run of the tests; the agent has the tag faults,
-// which lets a test crash it at a labelled step.
+// binaries builds the programs once for a run of the tests, as `make build` does; agents have
+// the tag faults, which lets a test crash them at a labelled step.
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "proxyfleet-e2e-")
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.Command("go", "build", "-tags", "faults", "-o", dir+"/", "proxyfleet/cmd/agent", "proxyfleet/cmd/coordinator")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
+	for _, args := range [][]string{
+		{"-tags", "faults", "-o", dir + "/agent", "proxyfleet/cmd/agent"},
+		{"-tags", "faults,no_gcp,no_kubernetes", "-o", dir + "/agent-host", "proxyfleet/cmd/agent"},
+		{"-tags", "no_gcp,no_kubernetes", "-o", dir + "/coordinator", "proxyfleet/cmd/coordinator"},
+	} {
+		if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build: %w\n%s", err, out)
+		}
 	}
 	return dir, nil
 })

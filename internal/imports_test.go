@@ -152,6 +152,30 @@ func TestTheRuleOfImportsSeesWhatItForbids(t *testing.T) {
 	}
 }
 
+// What an agent carries is memory on every host.
+func TestTheAgentOfAHostIsSmall(t *testing.T) {
+	for tags, without := range map[string][]string{
+		"":                     {"github.com/nats-io/nats-server"},
+		"no_gcp,no_kubernetes": {"github.com/nats-io/nats-server", "k8s.io", "cloud.google.com"},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "-tags", tags, "proxyfleet/cmd/agent").Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		deps := strings.Fields(string(out))
+		if len(deps) < 100 {
+			t.Fatalf("go list found %d packages only", len(deps))
+		}
+		for _, dep := range deps {
+			for _, root := range without {
+				if below(dep, root) {
+					t.Errorf("an agent with the tags %q has %s", tags, dep)
+				}
+			}
+		}
+	}
+}
+
 // Shared packages of backends know no backend, and no backend knows another.
 func TestBackendsDoNotKnowEachOther(t *testing.T) {
 	concrete := []string{"local", "libvirt", "sim", "proxmox", "gcp", "kubernetes"}

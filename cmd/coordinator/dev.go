@@ -16,6 +16,7 @@ import (
 
 	"proxyfleet/internal/agent"
 	"proxyfleet/internal/bus"
+	"proxyfleet/internal/bus/natsd"
 )
 
 type devCmd struct {
@@ -88,7 +89,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-func (c devCmd) startNATS(log *slog.Logger) (*bus.Server, error) {
+func (c devCmd) startNATS(log *slog.Logger) (*natsd.Server, error) {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port))
 	if c.Port > 0 { // the server would only say that it is not ready in time
 		l, err := net.Listen("tcp", addr)
@@ -97,7 +98,7 @@ func (c devCmd) startNATS(log *slog.Logger) (*bus.Server, error) {
 		}
 		_ = l.Close()
 	}
-	return bus.StartServer(bus.ServerConfig{Port: c.Port, StoreDir: filepath.Join(c.Store, "nats"), SyncAlways: c.Sync, Log: log.With("part", "nats")})
+	return natsd.Start(natsd.Config{Port: c.Port, StoreDir: filepath.Join(c.Store, "nats"), SyncAlways: c.Sync, Log: log.With("part", "nats")})
 }
 
 // bootstrapDev makes the installation of a new store; in one that has it, it changes

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"proxyfleet/internal/backends"
-	"proxyfleet/internal/backends/gcp"
-	"proxyfleet/internal/backends/kubernetes"
 	"proxyfleet/internal/backends/libvirt"
 	"proxyfleet/internal/backends/local"
 	"proxyfleet/internal/backends/proxmox"
@@ -26,6 +24,13 @@ type opener func(backends.Owner, *slog.Logger) (backends.Backend, error)
 // BackendTypes are what backend.type may be.
 func BackendTypes() []string {
 	return []string{"local", "libvirt", "proxmox", "gcp", "kubernetes", "sim"}
+}
+
+// leftOut says that this program was built without a backend, by the build tag no_KIND. Hosts
+// that run guests of their own have no use for the libraries of Kubernetes and Compute Engine,
+// which are two thirds of the program and of the memory that it maps.
+func leftOut(kind string) error {
+	return fmt.Errorf("backend.type: this agent was built without %s; install the one that has every backend", kind)
 }
 
 // opener decodes the backend's own keys strictly. It opens nothing.
@@ -59,22 +64,10 @@ func (c Config) opener() (opener, error) {
 		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
 			return proxmox.New(own, c.HostConfig, proxmox.Options{Owner: o, Log: log, StateDir: c.StateDir})
 		}, nil
-	case kubernetes.Kind:
-		var own kubernetes.Config
-		if err := c.Backend.decode(&own); err != nil {
-			return nil, err
-		}
-		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
-			return kubernetes.New(own, c.HostConfig, kubernetes.Options{Owner: o, Log: log})
-		}, nil
+	case "kubernetes":
+		return c.kubernetesOpener()
 	case "gcp":
-		var own gcp.Config
-		if err := c.Backend.decode(&own); err != nil {
-			return nil, err
-		}
-		return func(o backends.Owner, log *slog.Logger) (backends.Backend, error) {
-			return gcp.New(own, c.HostConfig, gcp.Options{Owner: o, Log: log, StateDir: c.StateDir})
-		}, nil
+		return c.gcpOpener()
 	case "sim":
 		var own sim.Config
 		if err := c.Backend.decode(&own); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
+	"proxyfleet/internal/bus/natsd"
 )
 
 // BenchmarkThreeHops measures the raw way of an intent to the state that answers it:
@@ -20,7 +21,7 @@ func BenchmarkThreeHops(b *testing.B) {
 }
 
 func threeHops(b *testing.B, sync bool) {
-	s := bustest.StartWith(b, bus.ServerConfig{SyncAlways: sync})
+	s := bustest.StartWith(b, natsd.Config{SyncAlways: sync})
 	s.Bootstrap()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -1,8 +1,8 @@
 // Package bus is everything that proxyfleet puts on NATS: subjects, streams, buckets,
-// the documents on the wire, client options, the embedded server, the lease and the
-// fence of the leader, and the link of a host.
+// the documents on the wire, client options, the lease and the fence of the leader, and the
+// link of a host.
 //
-// It imports nats.go, nkeys, nats-server, orbit.go's jetstreamext, oklog/ulid, the
+// It imports nats.go, nkeys, orbit.go's jetstreamext, oklog/ulid, the
 // propagator of OpenTelemetry and the standard library, and nothing of proxyfleet but
 // internal/secret. Coordinators and agents import it; it
 // knows neither.

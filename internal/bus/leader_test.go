@@ -14,6 +14,7 @@ import (
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
+	"proxyfleet/internal/bus/natsd"
 )
 
 func ledger(n bus.Names, name string) bus.Write {
@@ -277,7 +278,7 @@ func TestAStateIsRemovedUnlessThereIsANewerOne(t *testing.T) {
 // TestWhatWasRemovedDoesNotComeBackWhenTheServerIsKilled starts a server from what another
 // one has on disk while it runs, which is what a killed one leaves.
 func TestWhatWasRemovedDoesNotComeBackWhenTheServerIsKilled(t *testing.T) {
-	s := bustest.StartWith(t, bus.ServerConfig{SyncAlways: true})
+	s := bustest.StartWith(t, natsd.Config{SyncAlways: true})
 	s.Bootstrap()
 	f := s.Open("test")
 	l := bustest.Lead(t, f, "a")
@@ -292,7 +293,7 @@ func TestWhatWasRemovedDoesNotComeBackWhenTheServerIsKilled(t *testing.T) {
 	if err := os.CopyFS(left, os.DirFS(s.StoreDir())); err != nil {
 		t.Fatal(err)
 	}
-	_, js := bustest.StartWith(t, bus.ServerConfig{StoreDir: left}).Connect("test")
+	_, js := bustest.StartWith(t, natsd.Config{StoreDir: left}).Connect("test")
 	st, err := js.Stream(ctx, f.Names().Assignments())
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"proxyfleet/internal/bus"
+	"proxyfleet/internal/bus/natsd"
 )
 
 // Deadline bounds every expectation. It is long because the machines that run tests are
@@ -25,10 +26,10 @@ const MaxBytes = 64 << 20
 // Server is an embedded server on a port of its own.
 type Server struct {
 	t   testing.TB
-	cfg bus.ServerConfig
+	cfg natsd.Config
 
 	mu  sync.Mutex // guards srv
-	srv *bus.Server
+	srv *natsd.Server
 	url string
 }
 
@@ -36,11 +37,11 @@ type Server struct {
 // loopback, since clients that connect in-process do not survive a restart.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	return StartWith(t, bus.ServerConfig{})
+	return StartWith(t, natsd.Config{})
 }
 
 // StartWith is Start with a configuration; what it leaves out is as with Start.
-func StartWith(t testing.TB, cfg bus.ServerConfig) *Server {
+func StartWith(t testing.TB, cfg natsd.Config) *Server {
 	t.Helper()
 	if cfg.Port == 0 {
 		cfg.Port = -1
@@ -99,7 +100,7 @@ func (s *Server) start() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	srv, err := bus.StartServer(s.cfg)
+	srv, err := natsd.Start(s.cfg)
 	if err != nil {
 		s.t.Fatalf("start the NATS server: %v", err)
 	}

@@ -1,4 +1,7 @@
-package bus
+// Package natsd runs a nats-server with JetStream inside another program: `coordinator dev`
+// and tests. It is apart from package bus, so that agents do not carry a server. Start blocks
+// until clients can connect, Close until the store is closed.
+package natsd
 
 import (
 	"errors"
@@ -14,8 +17,11 @@ import (
 // readyTimeout bounds the start of the embedded server, recovery of its store included.
 const readyTimeout = 10 * time.Second
 
-// ServerConfig is for the embedded server.
-type ServerConfig struct {
+// pingInterval is how often the server asks whether a client is still there.
+const pingInterval = 15 * time.Second
+
+// Config is for the embedded server.
+type Config struct {
 	Host       string // default 127.0.0.1
 	Port       int    // 0: in-process only; -1: any free port
 	StoreDir   string // JetStream on disk; required
@@ -29,8 +35,8 @@ type Server struct {
 	srv *natsserver.Server
 }
 
-// StartServer starts an embedded server and waits until it is ready (10 s at most).
-func StartServer(cfg ServerConfig) (*Server, error) {
+// Start starts an embedded server and waits until it is ready (10 s at most).
+func Start(cfg Config) (*Server, error) {
 	if cfg.StoreDir == "" {
 		return nil, errors.New("embedded NATS server: no store directory")
 	}

@@ -1,0 +1,5 @@
+//go:build no_gcp
+
+package agent
+
+func (c Config) gcpOpener() (opener, error) { return nil, leftOut("gcp") }

@@ -1,0 +1,5 @@
+//go:build no_kubernetes
+
+package agent
+
+func (c Config) kubernetesOpener() (opener, error) { return nil, leftOut("kubernetes") }
