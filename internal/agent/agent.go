@@ -185,7 +185,7 @@ func newLoop(cfg Config, rec *record, out *reporter, log *slog.Logger) *loop {
 		policy: policy{RetryMin: cfg.Intervals.RetryMin, RetryMax: cfg.Intervals.RetryMax, Probe: !cfg.Probe.Disabled,
 			ProbeInterval: cfg.Probe.Interval, ProbeFailures: cfg.Probe.Failures, Spread: rand.Float64},
 		probe:   func(ctx context.Context, o observed) error { return probe(ctx, o.Addresses, cfg.Probe.Timeout) },
-		ensures: make(slots, cfg.Concurrency.Ensure), deletes: make(slots, cfg.Concurrency.Delete), reads: make(slots, cfg.Concurrency.Read),
+		ensures: newSlots(cfg.Concurrency.Ensure), deletes: newSlots(cfg.Concurrency.Delete), reads: newSlots(cfg.Concurrency.Read),
 	}
 }
 

@@ -17,27 +17,26 @@ func (d *driver) ensure(ctx context.Context, e entry) {
 	}
 	defer cancel()
 	p := d.show()
-	var inst backends.Instance
-	req, err := request(e.Assignment, d.loop.defaults)
-	if err == nil {
-		if !d.loop.ensures.take(ctx) {
-			err = context.Cause(ctx)
-		} else {
-			inst, err = d.loop.backend.Ensure(ctx, req, p.report)
-			d.loop.ensures.give()
+	d.loop.ensures.run(ctx, func(err error) {
+		var inst backends.Instance
+		if err == nil {
+			var req backends.Request
+			if req, err = request(e.Assignment, d.loop.defaults); err == nil {
+				inst, err = d.loop.backend.Ensure(ctx, req, p.report)
+			}
 		}
-	}
-	p.stop()
-	overtaken := errors.Is(ctx.Err(), context.Canceled)
-	d.end(cancel, func(o *observed) bool {
-		if err != nil && overtaken {
-			// Where it stopped is not known, and does not matter: the next call resumes.
-			o.Busy, o.Step, o.Percent = false, "", 0
-			o.Stale = o.Stale || o.Exists
-			return false
-		}
-		o.ensured(e.Assignment, inst, err, d.loop.policy, time.Now())
-		return true
+		p.stop()
+		overtaken := errors.Is(ctx.Err(), context.Canceled)
+		d.end(cancel, func(o *observed) bool {
+			if err != nil && overtaken {
+				// Where it stopped is not known, and does not matter: the next call resumes.
+				o.Busy, o.Step, o.Percent = false, "", 0
+				o.Stale = o.Stale || o.Exists
+				return false
+			}
+			o.ensured(e.Assignment, inst, err, d.loop.policy, time.Now())
+			return true
+		})
 	})
 }
 
@@ -49,27 +48,25 @@ func (d *driver) remove(ctx context.Context, e entry) {
 	}
 	defer cancel()
 	p := d.show()
-	var err error
-	if d.loop.deletes.take(ctx) {
-		err = d.loop.backend.Delete(ctx, ref(e.Assignment))
-		d.loop.deletes.give()
-	} else {
-		err = context.Cause(ctx)
-	}
-	p.stop()
-	overtaken := errors.Is(ctx.Err(), context.Canceled)
-	d.end(cancel, func(o *observed) bool {
-		if !d.entry.Assignment.Tombstone() {
-			// A newer decision took the tombstone back: begin anew with what is left.
-			*o = observed{Stale: true}
-			return false
+	d.loop.deletes.run(ctx, func(err error) {
+		if err == nil {
+			err = d.loop.backend.Delete(ctx, ref(e.Assignment))
 		}
-		if err != nil && overtaken {
-			o.Busy = false
-			return false
-		}
-		o.deleted(err, d.loop.policy, time.Now())
-		return true
+		p.stop()
+		overtaken := errors.Is(ctx.Err(), context.Canceled)
+		d.end(cancel, func(o *observed) bool {
+			if !d.entry.Assignment.Tombstone() {
+				// A newer decision took the tombstone back: begin anew with what is left.
+				*o = observed{Stale: true}
+				return false
+			}
+			if err != nil && overtaken {
+				o.Busy = false
+				return false
+			}
+			o.deleted(err, d.loop.policy, time.Now())
+			return true
+		})
 	})
 }
 
@@ -84,25 +81,23 @@ func (d *driver) read(ctx context.Context, e entry) {
 	d.mu.Lock()
 	d.observed.Stale = false
 	d.mu.Unlock()
-	var inst backends.Instance
-	var err error
-	if d.loop.reads.take(ctx) {
-		inst, err = d.loop.backend.Get(ctx, ref(e.Assignment))
-		d.loop.reads.give()
-	} else {
-		err = context.Cause(ctx)
-	}
-	overtaken := errors.Is(ctx.Err(), context.Canceled)
-	d.end(cancel, func(o *observed) bool {
-		again := o.Stale
-		if err != nil && overtaken {
-			o.Stale = true
-			return false
+	d.loop.reads.run(ctx, func(err error) {
+		var inst backends.Instance
+		if err == nil {
+			inst, err = d.loop.backend.Get(ctx, ref(e.Assignment))
 		}
-		o.read(inst, err, d.loop.policy, time.Now())
-		o.mended(e.Assignment)
-		o.Stale = o.Stale || again
-		return true
+		overtaken := errors.Is(ctx.Err(), context.Canceled)
+		d.end(cancel, func(o *observed) bool {
+			again := o.Stale
+			if err != nil && overtaken {
+				o.Stale = true
+				return false
+			}
+			o.read(inst, err, d.loop.policy, time.Now())
+			o.mended(e.Assignment)
+			o.Stale = o.Stale || again
+			return true
+		})
 	})
 }
 
@@ -113,19 +108,19 @@ func (d *driver) probe(ctx context.Context, e entry, o observed) {
 		return
 	}
 	defer cancel()
-	if !d.loop.reads.take(ctx) {
-		d.end(cancel, func(*observed) bool { return false })
-		return
-	}
-	err := d.loop.probe(ctx, o)
-	d.loop.reads.give()
-	overtaken := errors.Is(ctx.Err(), context.Canceled)
-	d.end(cancel, func(o *observed) bool {
-		if err != nil && overtaken {
-			return false
+	d.loop.reads.run(ctx, func(err error) {
+		asked := err == nil
+		if asked {
+			err = d.loop.probe(ctx, o)
 		}
-		o.probed(err, d.loop.policy, time.Now())
-		return true
+		overtaken := errors.Is(ctx.Err(), context.Canceled)
+		d.end(cancel, func(o *observed) bool {
+			if !asked || err != nil && overtaken {
+				return false
+			}
+			o.probed(err, d.loop.policy, time.Now())
+			return true
+		})
 	})
 }
 

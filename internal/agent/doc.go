@@ -11,7 +11,7 @@
 //     (record.log) and a lock, so that two agents never share it.
 //   - decide is the heart: a pure function from what is wanted, what was seen and the time
 //     to the next action. Everything else carries actions out.
-//   - One goroutine drives one uid; backend calls of all of them share a few slots.
+//   - One goroutine drives one uid; backend calls of all of them run in a few shared slots.
 //
 // # Ordering
 //

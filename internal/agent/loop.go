@@ -14,7 +14,8 @@ import (
 
 // loop has one driver for each recorded uid. It is a goroutine per uid rather than a shared
 // queue: what a key waits for is then a plain select, an idle one costs a few KiB, and calls
-// for one uid follow one another by construction. The slots bound the calls to the backend.
+// for one uid follow one another by construction. The slots bound the calls to the backend
+// and run them.
 type loop struct {
 	backend  backends.Backend
 	record   *record
@@ -32,20 +33,43 @@ type loop struct {
 	wg      sync.WaitGroup
 }
 
-// slots bound concurrency.
-type slots chan struct{}
+// slots run calls to a backend, a few at a time.
+type slots struct {
+	n     int
+	calls chan func()
+}
 
-// take waits for a slot; false when ctx ended.
-func (s slots) take(ctx context.Context) bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
+func newSlots(n int) slots { return slots{n: n, calls: make(chan func())} }
+
+// start makes the slots; wg waits for their end, which is that of ctx. Calls run on
+// goroutines of the slots' own because they go deep: on its uid's goroutine each would grow
+// another stack, for the collector to shrink again, a third of what a flood of proxies costs.
+func (s slots) start(ctx context.Context, wg *sync.WaitGroup) {
+	for range s.n {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case call := <-s.calls:
+					call()
+				}
+			}
+		})
 	}
 }
 
-func (s slots) give() { <-s }
+// run waits for a slot, runs call(nil) there, and returns after it. Where ctx ends before
+// there is a slot, it is call with the cause.
+func (s slots) run(ctx context.Context, call func(noSlot error)) {
+	done := make(chan struct{})
+	select {
+	case s.calls <- func() { defer close(done); call(nil) }:
+		<-done
+	case <-ctx.Done():
+		call(context.Cause(ctx))
+	}
+}
 
 // assign hands a recorded assignment to the driver of its uid, making one where there is
 // none. restart says that it was recorded by an earlier session.
@@ -72,6 +96,9 @@ func (l *loop) start(ctx context.Context, b backends.Backend) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backend, l.ctx = b, ctx
+	for _, s := range []slots{l.ensures, l.deletes, l.reads} {
+		s.start(ctx, &l.wg)
+	}
 	for _, d := range l.drivers {
 		l.wg.Go(func() { d.run(ctx) })
 	}

@@ -1,15 +1,15 @@
 package intents
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"proxyfleet/internal/bus"
 )
@@ -80,7 +80,7 @@ func name(data []byte, max int) (string, *Invalid) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
-		return "", malformed(err)
+		return "", refusal(err)
 	}
 	if bad := Label("name", doc.Name, max); bad != nil {
 		return "", bad
@@ -88,8 +88,9 @@ func name(data []byte, max int) (string, *Invalid) {
 	return doc.Name, nil
 }
 
-// decode fills *into from data. encoding/json alone would take "Spec" for "spec" and
-// could not say where an unknown field stands, so the names are compared first.
+// decode fills *into from data: names match by exact case, an unknown one and one that stands
+// twice in an object are errors (RFC 8259, 4: readers differ about such documents, so what was
+// checked would not be what is in force).
 func decode(data []byte, into any) *Invalid {
 	if len(data) > bus.MaxIntentBytes {
 		return &Invalid{CodeTooLarge, "", fmt.Sprintf("the document has %d bytes; at most %d are allowed", len(data), bus.MaxIntentBytes)}
@@ -97,26 +98,8 @@ func decode(data []byte, into any) *Invalid {
 	if !utf8.Valid(data) {
 		return &Invalid{CodeMalformed, "", "the document is not UTF-8; user-data that is not text belongs into spec.cloudInitBase64"}
 	}
-	var raw any
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if err := dec.Decode(&raw); err != nil {
-		return malformed(err)
-	}
-	if dec.More() {
-		return &Invalid{CodeMalformed, "", "something follows the document"}
-	}
-	if _, object := raw.(map[string]any); !object {
-		return &Invalid{CodeMalformed, "", "the document is not a JSON object"}
-	}
-	if path := repeated(data); path != "" {
-		return &Invalid{CodeMalformed, shortened(path), "stands there twice"}
-	}
-	if path := unknownField(reflect.TypeOf(into).Elem(), raw, ""); path != "" {
-		return &Invalid{CodeUnknown, shortened(path), "there is no such field"}
-	}
-	if err := json.Unmarshal(data, into); err != nil {
-		return malformed(err)
+	if err := json.Unmarshal(data, into, json.RejectUnknownMembers(true)); err != nil {
+		return refusal(err)
 	}
 	return nil
 }
@@ -131,18 +114,55 @@ func shortened(path string) string {
 	return strings.ToValidUTF8(path[:maxPath], "") + "…"
 }
 
-// malformed keeps values out of the message: encoding/json quotes a number that does not
-// fit, and never a string.
-func malformed(err error) *Invalid {
-	var typ *json.UnmarshalTypeError
-	if errors.As(err, &typ) {
-		kind, _, _ := strings.Cut(typ.Value, " ")
-		return &Invalid{CodeMalformed, typ.Field, fmt.Sprintf("is a %s, not a %s", kind, jsonKind(typ.Type))}
+// refusal says what is wrong with a document, without its values.
+func refusal(err error) *Invalid {
+	var syntax *jsontext.SyntacticError
+	var semantic *json.SemanticError
+	switch {
+	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
+		return &Invalid{CodeMalformed, path(syntax.JSONPointer), "stands there twice"}
+	case errors.As(err, &syntax):
+		return &Invalid{CodeMalformed, "", "the document is not JSON: " + syntax.Err.Error()}
+	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
+		return &Invalid{CodeUnknown, path(semantic.JSONPointer), "there is no such field"}
+	case errors.As(err, &semantic) && semantic.GoType != nil:
+		return &Invalid{CodeMalformed, path(semantic.JSONPointer), fmt.Sprintf("is a %s, not a %s", jsonKind(semantic.JSONKind), wanted(semantic.GoType))}
 	}
-	return &Invalid{CodeMalformed, "", "the document is not JSON: " + err.Error()}
+	return &Invalid{CodeMalformed, "", "the document is not JSON"}
 }
 
-func jsonKind(t reflect.Type) string {
+// path is a JSON Pointer as people write it: "spec.zones[1]".
+func path(p jsontext.Pointer) string {
+	var b strings.Builder
+	for token := range p.Tokens() {
+		if _, err := strconv.ParseUint(token, 10, 32); err == nil && b.Len() > 0 {
+			fmt.Fprintf(&b, "[%s]", token)
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(token)
+	}
+	return shortened(b.String())
+}
+
+func jsonKind(k jsontext.Kind) string {
+	switch k {
+	case jsontext.KindBeginArray:
+		return "list"
+	case jsontext.KindBeginObject:
+		return "object"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "boolean"
+	}
+	return k.String()
+}
+
+func wanted(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Uint64:
 		return "whole number that fits"
@@ -154,44 +174,4 @@ func jsonKind(t reflect.Type) string {
 		return "boolean"
 	}
 	return t.Kind().String()
-}
-
-// unknownField returns the path of a name in raw that t does not have, or "": always the
-// same one, since names are gone through in order.
-func unknownField(t reflect.Type, raw any, path string) string {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch raw := raw.(type) {
-	case []any:
-		if t.Kind() != reflect.Slice {
-			return ""
-		}
-		for i, v := range raw {
-			if bad := unknownField(t.Elem(), v, fmt.Sprintf("%s[%d]", path, i)); bad != "" {
-				return bad
-			}
-		}
-	case map[string]any:
-		if t.Kind() != reflect.Struct {
-			return ""
-		}
-		known := map[string]reflect.Type{}
-		for _, f := range reflect.VisibleFields(t) {
-			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous {
-				known[name] = f.Type
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(raw)) {
-			at := strings.TrimPrefix(path+"."+name, ".")
-			field, ok := known[name]
-			if !ok {
-				return at
-			}
-			if bad := unknownField(field, raw[name], at); bad != "" {
-				return bad
-			}
-		}
-	}
-	return ""
 }
