@@ -83,10 +83,7 @@ func bootstrap(j *job) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	boot := nocloud.Bootstrap{Files: []nocloud.File{
-		{Path: "/etc/systemd/system/squid.service.d/proxyfleet.conf", Data: squid.DropIn(squid.DefaultOwnAddresses)},
-		{Path: "/etc/squid/squid.conf", Data: files.Conf, Squid: true},
-	}}
+	boot := nocloud.Bootstrap{Files: append(ownFiles(), nocloud.File{Path: "/etc/squid/squid.conf", Data: files.Conf, Squid: true})}
 	if files.Passwords != nil {
 		boot.Files = append(boot.Files, nocloud.File{Path: squid.DefaultPasswords, Data: files.Passwords, Squid: true})
 	}

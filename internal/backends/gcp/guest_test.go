@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/gcp/gcpfake"
 )
 
 // parts takes a user-data document apart as cloud-init does: name or content type → content.
@@ -124,21 +125,61 @@ func TestLongUserDataIsCompressedOrRefused(t *testing.T) {
 	r.expect(err, backends.ErrPermanent, "too long")
 }
 
+// guestFiles are the files that a machine's bootstrap writes, by path.
+func guestFiles(t *testing.T, i gcpfake.Instance) map[string]string {
+	t.Helper()
+	script := i.Metadata[keyStartup]
+	if script == "" {
+		script = parts(t, i.Metadata[keyUserData])["proxyfleet.sh"]
+	}
+	out := map[string]string{}
+	for _, part := range strings.Split(script, "\nput_file ")[1:] {
+		head, rest, _ := strings.Cut(part, " <<'END'\n")
+		text, _, _ := strings.Cut(rest, "\nEND\n")
+		raw, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(text, "\n", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, _, _ := strings.Cut(head, " ")
+		out[path] = string(raw)
+	}
+	return out
+}
+
+// Whichever way a guest is set up, Squid starts once its own addresses are written, and they are
+// followed from then on.
+func TestAGuestLearnsItsOwnAddressesBeforeSquidStarts(t *testing.T) {
+	for _, image := range []string{"ubuntu", "debian-13"} {
+		r := newRig(t)
+		req := r.request()
+		req.Image, req.UserData = image, nil
+		_, i := r.mustEnsure(req)
+		files := guestFiles(t, i)
+		for path, want := range map[string]string{
+			"/etc/squid/squid.conf":                               `acl own dst "/etc/squid/own-addresses"` + "\n",
+			"/etc/systemd/system/squid.service.d/proxyfleet.conf": "\nExecStartPre=+/bin/sh /etc/squid/own-addresses.sh\n",
+			"/etc/systemd/system/proxyfleet-addresses.service":    "\nExecStart=/bin/sh /etc/squid/own-addresses.sh follow\n",
+			"/etc/squid/own-addresses.sh":                         "\nlist=/etc/squid/own-addresses\n",
+		} {
+			if !strings.Contains(files[strings.TrimSpace(path)], want) {
+				t.Errorf("image %s: %s lacks %q:\n%s", image, path, want, files[path])
+			}
+		}
+		if !strings.Contains(files["/etc/systemd/system/squid.service.d/proxyfleet.conf"], "\nWants=proxyfleet-addresses.service\n") {
+			t.Errorf("image %s: nothing starts what follows the addresses", image)
+		}
+	}
+}
+
 func TestNoProxyLeadsToTheMetadataServer(t *testing.T) {
 	for _, private := range []bool{false, true} {
 		r := newRig(t)
 		req := r.request()
 		req.Access.Private = private
 		_, i := r.mustEnsure(req)
-		script := parts(t, i.Metadata[keyUserData])["proxyfleet.sh"]
-		_, rest, _ := strings.Cut(script, "put_file /etc/squid/squid.conf 0640 <<'END'\n")
-		text, _, _ := strings.Cut(rest, "\nEND")
-		conf, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(text, "\n", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		conf := guestFiles(t, i)["/etc/squid/squid.conf"]
 		for _, rule := range []string{"acl reserved dst 169.254.0.0/16\n", "acl reserved dst fd20:ce::254/128\n", "http_access deny reserved\n"} {
-			if !strings.Contains(string(conf), rule) {
+			if !strings.Contains(conf, rule) {
 				t.Errorf("private %v: squid.conf lacks %q", private, rule)
 			}
 		}
