@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxPuts are in flight at once, far below the 4,000 from which the client library
-	// stalls.
+	// maxPuts are in flight at once, each on a goroutine, far below the 4,000 from which the
+	// client library stalls.
 	maxPuts = 256
 	// putTimeout is when the answer to a put counts as lost.
 	putTimeout = 10 * time.Second
@@ -25,19 +25,20 @@ type putter struct {
 	log    *slog.Logger
 	ctx    context.Context // ends at close
 	cancel context.CancelFunc
-	slots  chan struct{}
 	wg     sync.WaitGroup
 
 	mu      sync.Mutex               // guards the fields that follow
 	pending map[string]*nats.Msg     // subject → newest that is not in flight
-	busy    map[string]chan struct{} // subjects with a goroutine; closed when it ends
-	idle    chan struct{}            // closed while nothing is pending or busy
+	busy    map[string]chan struct{} // subjects that wait or are worked on; closed when all of one is stored
+	waiting []string                 // those of busy that no goroutine has taken up yet
+	workers int
+	idle    chan struct{} // closed while nothing is pending or busy
 	closed  bool
 }
 
 func newPutter(js jetstream.JetStream, log *slog.Logger) *putter {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &putter{js: js, log: log, ctx: ctx, cancel: cancel, slots: make(chan struct{}, maxPuts),
+	p := &putter{js: js, log: log, ctx: ctx, cancel: cancel,
 		pending: map[string]*nats.Msg{}, busy: map[string]chan struct{}{}, idle: make(chan struct{})}
 	close(p.idle)
 	return p
@@ -55,11 +56,31 @@ func (p *putter) put(m *nats.Msg) {
 	p.pending[m.Subject] = m
 	if p.busy[m.Subject] == nil {
 		p.busy[m.Subject] = make(chan struct{})
-		p.wg.Go(func() { p.run(m.Subject) })
+		p.waiting = append(p.waiting, m.Subject)
+		if p.workers < maxPuts {
+			p.workers++
+			p.wg.Go(p.work)
+		}
 	}
 }
 
-// take returns the newest message of a subject, or ends its goroutine's work.
+// work goes through the subjects that wait.
+func (p *putter) work() {
+	for {
+		p.mu.Lock()
+		if len(p.waiting) == 0 {
+			p.workers--
+			p.mu.Unlock()
+			return
+		}
+		subject := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		p.mu.Unlock()
+		p.run(subject)
+	}
+}
+
+// take returns the newest message of a subject, or ends the work on it.
 func (p *putter) take(subject string) (*nats.Msg, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,12 +128,6 @@ func (p *putter) run(subject string) {
 }
 
 func (p *putter) publish(m *nats.Msg) error {
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-p.ctx.Done():
-		return p.ctx.Err()
-	}
 	ack, err := p.js.PublishMsgAsync(copyMsg(m), jetstream.WithStallWait(putTimeout))
 	if err != nil {
 		return err
