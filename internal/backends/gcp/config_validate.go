@@ -86,6 +86,10 @@ func validateHost(h backends.HostConfig) error {
 		if f := h.Images[key].Family; f != "" && !nameForm.MatchString(f) && !imageForm.MatchString(f) {
 			return fmt.Errorf("images.%s.family: %q is neither a family's name nor projects/<project>/global/images/[family/]<name>", key, f)
 		}
+		if h.VendorData != "" && withoutCloudInit(h.Images[key]) {
+			return fmt.Errorf("vendorData: image %s says cloudInit: false, so its machines would never see it; "+
+				"leave out one of the two, or give that image an agent of its own", key)
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.MachineTypes)) {
 		if n := h.MachineTypes[key].Name; !nameForm.MatchString(n) {
@@ -94,3 +98,6 @@ func validateHost(h backends.HostConfig) error {
 	}
 	return nil
 }
+
+// withoutCloudInit reports an image whose machines are set up by a startup script.
+func withoutCloudInit(i backends.Image) bool { return i.CloudInit != nil && !*i.CloudInit }

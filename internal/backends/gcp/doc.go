@@ -37,6 +37,12 @@
 // A listing names the zones that did not answer. What may be there is not gone: Get is then
 // Transient, Delete does not say that nothing is left, and the listing has no leftovers.
 //
+// # What only the guest knows
+//
+// A proxy must not lead to itself, and its external address is on none of its network cards. A
+// script in the guest asks the metadata server before each start of Squid, and follows changes;
+// Squid does not start without.
+//
 // # Retries and secrets
 //
 // Google's clients retry nothing here: their call options are emptied, and the agent alone waits.

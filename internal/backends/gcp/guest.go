@@ -47,7 +47,7 @@ func (b *Backend) metadata(j *job) ([]*computepb.Items, error) {
 	if *b.conf.OSLogin {
 		add(keyOSLogin, "TRUE")
 	}
-	if j.image.CloudInit != nil && !*j.image.CloudInit {
+	if withoutCloudInit(j.image) {
 		if len(j.UserData) > 0 {
 			return refuse("image %q has no cloud-init, so the intent's user-data would be lost; use another image, or none", j.Image)
 		}

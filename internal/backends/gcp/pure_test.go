@@ -48,6 +48,7 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 	}
 	for want, h := range map[string]backends.HostConfig{
 		"images.x.family: ":     {Images: map[string]backends.Image{"x": {Family: "debian-cloud/debian-13"}}},
+		"vendorData: image x ":  {VendorData: "#!/bin/sh\n", Images: map[string]backends.Image{"x": {Family: "debian-13", CloudInit: new(bool)}}},
 		"machineTypes.x.name: ": {MachineTypes: map[string]backends.MachineType{"x": {VCPUs: 1, MemoryMiB: 512}}},
 	} {
 		if err := validateHost(h); err == nil || !strings.HasPrefix(err.Error(), want) {

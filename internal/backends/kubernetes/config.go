@@ -130,6 +130,9 @@ func (c Config) validate() error {
 
 // validateHost reports what is shared by all backends and cannot be used with this one.
 func validateHost(h backends.HostConfig) error {
+	if h.VendorData != "" {
+		return errors.New("vendorData: a Pod has no cloud-init that would read it")
+	}
 	for _, k := range slices.Sorted(maps.Keys(h.Images)) {
 		if !imageForm.MatchString(h.Images[k].Container) {
 			return fmt.Errorf("images.%s.container: %q is no image reference; with kubernetes it must be given", k, h.Images[k].Container)

@@ -27,6 +27,7 @@ func TestWhatCannotBeUsedIsSaidByItsField(t *testing.T) {
 		"machineTypes.x": func(_ *Config, h *backends.HostConfig) {
 			h.MachineTypes = map[string]backends.MachineType{"x": {Name: "e2"}}
 		},
+		"vendorData":        func(_ *Config, h *backends.HostConfig) { h.VendorData = "#cloud-config" },
 		"limits.overcommit": func(_ *Config, h *backends.HostConfig) { h.Limits.Overcommit.VCPUs = 2 },
 	} {
 		c, h := Config{Namespace: "proxies"}, backends.HostConfig{}
