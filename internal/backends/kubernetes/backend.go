@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 
 	clientset "k8s.io/client-go/kubernetes"
@@ -30,6 +31,7 @@ type Backend struct {
 	meta   metadata.Interface
 	seen   *informers
 	pools  pools
+	names  names
 }
 
 var (
@@ -77,7 +79,7 @@ func New(conf Config, host backends.HostConfig, opts Options) (*Backend, error) 
 	if err != nil {
 		return nil, fmt.Errorf("backend kubernetes: %w", err)
 	}
-	b := &Backend{conf: conf, host: host, owner: opts.Owner, log: opts.Log, access: a, api: api, meta: meta}
+	b := &Backend{conf: conf, host: host, owner: opts.Owner, log: opts.Log, access: a, api: api, meta: meta, names: names{resolver: net.DefaultResolver}}
 	b.seen = watchCluster(b)
 	return b, nil
 }

@@ -47,6 +47,7 @@ func (b *Backend) Ensure(ctx context.Context, req backends.Request, report func(
 			return backends.Instance{}, err
 		}
 	}
+	b.lookUpNames(ctx, &m.found)
 	return b.instance(m.found), backends.Step(ctx, "done")
 }
 

@@ -1,8 +1,6 @@
 package kubernetes
 
 import (
-	"net/netip"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -10,7 +8,7 @@ import (
 )
 
 // instance is what was found, as the contract has it. There is a Secret or a Pod, and the
-// record can be read.
+// record can be read; names of its load balancer were looked up.
 func (b *Backend) instance(f found) backends.Instance {
 	if f.secret == nil {
 		return backends.Instance{Mark: b.mark(f.pod), ID: b.id(f.pod), Status: backends.StatusBroken, Reason: reasonSecretMissing,
@@ -43,41 +41,17 @@ func (b *Backend) instance(f found) backends.Instance {
 	}
 	v := judge(f.pod, b.seen.node(f.pod))
 	i.Status, i.Reason, i.Message = v.status, v.reason, v.message
-	i.Addresses = b.addresses(f)
+	r := b.reach(f)
+	i.Addresses, i.AddressUnread = r.addresses, r.unread
+	if i.Reason == "" {
+		i.Reason, i.Message = r.reason, r.message
+	}
 	return i
 }
 
 // id is for people, who find the proxy by it.
 func (b *Backend) id(o metav1.Object) string {
 	return o.GetNamespace() + "/" + o.GetName() + "/" + string(o.GetUID())
-}
-
-// addresses are where clients reach the proxy.
-func (b *Backend) addresses(f found) []netip.Addr {
-	var texts []string
-	switch f.record.Expose {
-	case exposeNodePort: // the Pod's own node: no other passes traffic on
-		for _, ip := range f.pod.Status.HostIPs {
-			texts = append(texts, ip.IP)
-		}
-	case exposeLoadBalancer:
-		for _, in := range f.service.Status.LoadBalancer.Ingress {
-			texts = append(texts, in.IP)
-		}
-	default:
-		for _, ip := range f.pod.Status.PodIPs {
-			texts = append(texts, ip.IP)
-		}
-	}
-	var out []netip.Addr
-	for _, t := range texts {
-		a, err := netip.ParseAddr(t)
-		if err != nil || a.Zone() != "" || !a.IsGlobalUnicast() || a.Is6() && !b.conf.IPv6 {
-			continue // a host name of a load balancer, or nothing that is ever reported
-		}
-		out = append(out, a.Unmap())
-	}
-	return out
 }
 
 // clientPort is the port that clients use, 0 where the Service has none yet.

@@ -21,6 +21,8 @@ type found struct {
 	policy  *networkingv1.NetworkPolicy
 	record  record // of the secret
 	unread  error  // why the record cannot be read
+	// names are those of the load balancer, once they were looked up.
+	names map[string]resolved
 }
 
 // look reads a uid's objects. One that is not ours makes all of them a Conflict.

@@ -54,7 +54,9 @@ func loadBalancer(t *testing.T, c *kubetest.Cluster) {
 	})
 	req := request(newRef("p"))
 	req.Port = 8080
-	if i := x.mustEnsure(req); i.Port != 8080 || len(i.Addresses) != 0 || i.Status != backends.StatusRunning {
+	z := &zone{names: map[string][]string{}}
+	x.b.names.resolver = z
+	if i := x.mustEnsure(req); i.Port != 8080 || len(i.Addresses) != 0 || i.Status != backends.StatusRunning || i.Reason != reasonNoAddress {
 		t.Errorf("without a load balancer yet: got %+v, want port 8080 and no address", i)
 	}
 	told := x.watch(req.UID)
@@ -70,6 +72,20 @@ func loadBalancer(t *testing.T, c *kubetest.Cluster) {
 	told("ServiceChanged")
 	if i := x.status(req.Ref, backends.StatusRunning, ""); len(i.Addresses) != 1 || i.Addresses[0].String() != "198.51.100.7" {
 		t.Errorf("got %v, want the load balancer's address", i.Addresses)
+	}
+	s, err = services.Get(x.ctx(), s.Name, metav1.GetOptions{})
+	check(t, err)
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb-1.example.org"}}
+	_, err = services.UpdateStatus(x.ctx(), s, metav1.UpdateOptions{})
+	check(t, err)
+	told("ServiceChanged")
+	x.status(req.Ref, backends.StatusRunning, reasonUnresolved)
+	z.set("lb-1.example.org.", "198.51.100.8")
+	if i := x.status(req.Ref, backends.StatusRunning, ""); len(i.Addresses) != 1 || i.Addresses[0].String() != "198.51.100.8" {
+		t.Errorf("got %v, want what the load balancer's name resolves to", i.Addresses)
+	}
+	if l, err := x.b.List(x.ctx()); err != nil || len(l.Instances) != 1 || len(l.Instances[0].Addresses) != 1 {
+		t.Errorf("got %+v (%v), want the address in a listing as well", l, err)
 	}
 	check(t, services.Delete(x.ctx(), s.Name, metav1.DeleteOptions{}))
 	told("ServiceDeleted")

@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,7 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 	case f.unread != nil:
 		return backends.Instance{}, b.unreadable(op, ref, f.unread)
 	}
+	b.lookUpNames(ctx, &f)
 	return b.instance(f), nil
 }
 
@@ -36,6 +39,7 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 	if err != nil {
 		return backends.Listing{}, classify(op, err, "the objects in namespace %s cannot be listed", b.conf.Namespace)
 	}
+	b.lookUpNames(ctx, slices.Collect(maps.Values(all))...)
 	var list backends.Listing
 	for uid, f := range all {
 		name := backends.InstanceName(uid)

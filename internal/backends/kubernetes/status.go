@@ -20,6 +20,9 @@ const (
 	reasonNodeLost      = "NodeLost"
 	reasonNotReady      = "NotReady"
 	reasonFailed        = "Failed"
+	// Of a proxy that runs and whose load balancer cannot be told to clients yet.
+	reasonNoAddress  = "LoadBalancerPending"
+	reasonUnresolved = "HostNameUnresolved"
 )
 
 // Reasons of Kubernetes that decide something here.
