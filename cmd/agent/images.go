@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -16,9 +18,9 @@ import (
 // imagesCmd looks after the base images of this host. Its commands work beside a running
 // agent.
 type imagesCmd struct {
-	List  imagesListCmd  `cmd:"" help:"Print the base images that are here, those first that were not asked for the longest."`
+	List  imagesListCmd  `cmd:"" help:"Print the base images that are here, those first that were not asked for the longest, and what fetches are at or have left."`
 	Pull  imagesPullCmd  `cmd:"" help:"Fetch an image of the configuration, so that the first proxy need not wait for it."`
-	Prune imagesPruneCmd `cmd:"" help:"Remove base images that nothing is built on, until the rest takes no more than --max-gib."`
+	Prune imagesPruneCmd `cmd:"" help:"Remove what fetches have left, and base images that nothing is built on until the others take no more than --max-gib."`
 }
 
 type imagesListCmd struct{ configPath }
@@ -104,8 +106,14 @@ func printImages(w io.Writer, found []backends.BaseImage, now time.Time) error {
 		if b.InUse {
 			use = "yes"
 		}
-		_, _ = fmt.Fprintf(t, "%.19s…\t%s\t%d\t%d\t%s ago\t%s\t%s\t%s\n", b.Digest, b.Format, b.Bytes>>20, b.VirtualBytes>>20,
-			now.Sub(b.Asked).Truncate(time.Minute), use, b.Source, b.Path)
+		digest, format, disk, asked := fmt.Sprintf("%.19s…", b.Digest), b.Format, strconv.FormatInt(b.VirtualBytes>>20, 10), "-"
+		if b.Unfinished {
+			digest, format, disk = "unfinished", "-", "-"
+		}
+		if !b.Asked.IsZero() {
+			asked = now.Sub(b.Asked).Truncate(time.Minute).String() + " ago"
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", digest, format, b.Bytes>>20, disk, asked, use, cmp.Or(b.Source, "-"), b.Path)
 	}
 	return t.Flush()
 }

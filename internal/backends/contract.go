@@ -65,14 +65,14 @@ type Watcher interface {
 // them and for images that are fetched before anybody asks.
 type ImageKeeper interface {
 	// ListImages returns the bases that are whole, those first that were not asked for the
-	// longest.
+	// longest, and behind them what fetches are at or have left.
 	ListImages(ctx context.Context) ([]BaseImage, error)
 	// PullImage fetches the image of a key of the host's images, or finds it there. Errors
 	// are those of Ensure's download.
 	PullImage(ctx context.Context, key string, report func(Progress)) (BaseImage, error)
-	// PruneImages removes bases, those first that were not asked for the longest, until they
-	// take limit bytes at most. It never removes one that is in use, or that was asked for
-	// within the last hour.
+	// PruneImages removes what fetches have left, and bases, those first that were not asked for
+	// the longest, until they take limit bytes at most. It never removes what is in use, or was
+	// asked for within the last hour.
 	PruneImages(ctx context.Context, limit int64) (removed []BaseImage, err error)
 }
 
@@ -86,6 +86,16 @@ type BaseImage struct {
 	VirtualBytes int64  // of the disk that a guest sees
 	Asked        time.Time
 	InUse        bool // an instance was made on it
+	// Unfinished says that it is no base, but what a fetch has made on the way to one; InUse
+	// then, that the fetch is under way. Only Source, Path, Bytes and Asked may be known.
+	Unfinished bool
+}
+
+// Tidier is a backend that has to remove, from time to time, what it began and what no listing
+// can name, because it bears no mark yet.
+type Tidier interface {
+	// Tidy removes what is surely of this owner and surely given up.
+	Tidy(ctx context.Context) error
 }
 
 // Event wakes the loop.

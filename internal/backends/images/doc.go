@@ -13,10 +13,13 @@
 //	.proxyfleet/part-<entry>          a download under way, locked by whoever writes it
 //	.proxyfleet/part-<entry>.json     the validator to resume it with
 //	.proxyfleet/part-<entry>.unpacked what was compressed, while it is unpacked and checked
+//	.proxyfleet/upload-<base>         locked by whoever brings a base on to elsewhere
+//	.proxyfleet/upload-<base>.raw     what the base is turned into on its way
 //
 // A base appears by rename, after it was verified and synced, so one that is there is
 // whole. Two agents may share a directory: the lock on the partial file serialises them.
-// Only [Prune] removes a base.
+// Only [Remove] removes a base. What was given up on the way to one is a [Rest]: it goes when
+// nobody has it locked and nobody has asked for it for an hour.
 //
 // # Blocking
 //

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
 
 	"proxyfleet/internal/backends"
 )
@@ -43,9 +42,8 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report Report) 
 		return Base{}, fileError(err, s)
 	}
 	if base, _, err := lookup(dir, s); err != nil || base.Path != "" {
-		if err == nil { // keep it from being pruned
-			now := time.Now()
-			_ = os.Chtimes(knownPath(dir, base.Digest), now, now)
+		if err == nil {
+			touch(knownPath(dir, base.Digest))
 		}
 		return base, err
 	}
@@ -57,6 +55,7 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report Report) 
 		return Base{}, fileError(err, s)
 	}
 	defer part.Close() // releases the lock
+	touch(part.Name())
 	// Somebody else may have brought it while we waited for the lock.
 	base, pinned, err := lookup(dir, s)
 	if err != nil || base.Path != "" {
@@ -79,6 +78,12 @@ func (c *Cache) fetch(ctx context.Context, dir string, s Source, report Report) 
 	c.opts.Log.InfoContext(ctx, "image fetched", "image", s.Key, "source", s.String(),
 		"digest", base.Digest, "path", base.Path, "seconds", int(time.Since(start).Seconds()))
 	return base, nil
+}
+
+// touch notes that somebody asked for a file, which keeps it from being pruned for a while.
+func touch(path string) {
+	now := time.Now()
+	_ = os.Chtimes(path, now, now)
 }
 
 // lookup finds a base that is already there; an empty Path says that none is. want is the
@@ -137,38 +142,6 @@ func knownPath(dir, digest string) string {
 
 func pinPath(dir string, s Source) string {
 	return filepath.Join(dir, StateDir, "pin-"+s.entry()+".json")
-}
-
-// Lock opens a file, making it where it is missing, and waits until no other process has it
-// locked. Closing it unlocks it. The error of a context that ended is that context's.
-func Lock(ctx context.Context, path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil && samePlace(f, path) {
-			return f, nil
-		}
-		f.Close()
-		if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, os.NewSyscallError("flock", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// samePlace reports whether f is still what path names: whoever held the lock before us
-// renamed it into a base or removed it.
-func samePlace(f *os.File, path string) bool {
-	a, err1 := f.Stat()
-	b, err2 := os.Stat(path)
-	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
 // publish unpacks and checks a whole download and makes it a base.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"proxyfleet/internal/backends"
@@ -117,22 +116,21 @@ func check(ctx context.Context, path string, s Source) (uint64, error) {
 	return info.VirtualSize, nil
 }
 
-// Raw writes what a guest sees of a base to a file in dir's StateDir, for places that hold no
-// qcow2 images, and returns its path. Zeros are holes in it. The caller removes it.
-func Raw(ctx context.Context, dir string, b Base) (string, error) {
-	to := filepath.Join(dir, StateDir, "raw-"+short(b.Digest))
+// Raw writes what a guest sees of a base to a file, for places that hold no qcow2 images. Zeros
+// are holes in it. On an error no file is left.
+func Raw(ctx context.Context, b Base, to string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", "convert", "-q", "-f", b.Format, "-O", "raw", b.Path, to)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		return to, nil
+		return nil
 	}
 	_ = os.Remove(to)
 	switch {
 	case ctx.Err() != nil:
-		return "", backends.Wrap(backends.ErrTransient, op, ctx.Err(), "converting %s was stopped", b.Source)
+		return backends.Wrap(backends.ErrTransient, op, ctx.Err(), "converting %s was stopped", b.Source)
 	case strings.Contains(string(out), "No space left on device"): // an exit status is all else there is
-		return "", backends.Wrap(backends.ErrNoCapacity, op, err, "the disk is full while converting %s", b.Source)
+		return backends.Wrap(backends.ErrNoCapacity, op, err, "the disk is full while converting %s", b.Source)
 	}
-	return "", backends.Wrap(backends.ErrTransient, op, err, "converting %s: %s", b.Source, strings.TrimSpace(string(out[:min(len(out), 400)])))
+	return backends.Wrap(backends.ErrTransient, op, err, "converting %s: %s", b.Source, strings.TrimSpace(string(out[:min(len(out), 400)])))
 }

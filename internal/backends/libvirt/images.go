@@ -2,6 +2,8 @@ package libvirt
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"proxyfleet/internal/backends"
@@ -11,13 +13,20 @@ import (
 // keepCap keeps the image cache under its configured cap, if there is one. It never fails a
 // create.
 func (b *Backend) keepCap(ctx context.Context) {
-	limit := int64(b.host.Limits.ImageCacheGiB) << 30
-	if limit == 0 {
+	if b.host.Limits.ImageCacheGiB == 0 {
 		return
 	}
-	if _, err := b.PruneImages(ctx, limit); err != nil {
+	if _, err := b.PruneImages(ctx, b.imageCap()); err != nil {
 		b.log.WarnContext(ctx, "the image cache was not pruned", "error", err)
 	}
+}
+
+// imageCap is what bases may take, in bytes.
+func (b *Backend) imageCap() int64 {
+	if gib := b.host.Limits.ImageCacheGiB; gib > 0 {
+		return int64(gib) << 30
+	}
+	return math.MaxInt64
 }
 
 // PruneImages implements [backends.ImageKeeper]. A base stays that a guest was made on,
@@ -29,13 +38,28 @@ func (b *Backend) PruneImages(ctx context.Context, limit int64) (removed []backe
 		return nil, err
 	}
 	defer c.close()
-	excess := images.Excess(c.bases, limit, c.used, b.now())
-	if len(excess) == 0 {
+	now := b.now()
+	excess := images.Excess(c.bases, limit, c.used, now)
+	idle := slices.DeleteFunc(c.rests, func(x rest) bool { return !x.Idle(now) })
+	if len(excess)+len(idle) == 0 {
 		return nil, nil
 	}
 	built, err := c.pool.builtOn(c.session)
 	if err != nil {
 		return nil, err
+	}
+	for _, x := range idle {
+		if built[x.Path] {
+			continue
+		}
+		gone, err := c.pool.removeRest(c.session, x, now)
+		if err != nil {
+			return removed, err
+		}
+		if gone {
+			b.log.InfoContext(ctx, "what a fetch of an image had left was removed", "path", x.Path, "source", x.Source)
+			removed = append(removed, unfinished(x))
+		}
 	}
 	for _, x := range excess {
 		if built[x.Path] {
@@ -56,6 +80,7 @@ type cache struct {
 	pool  storage
 	bases []images.Stored
 	used  map[string]bool // digests that guests were made on
+	rests []rest
 }
 
 func (b *Backend) openCache(ctx context.Context) (c *cache, err error) {
@@ -75,7 +100,10 @@ func (b *Backend) openCache(ctx context.Context) (c *cache, err error) {
 	if c.used, err = b.inUse(s, c.pool); err != nil {
 		return nil, err
 	}
-	c.bases, err = c.pool.bases(s)
+	if c.bases, err = c.pool.bases(s); err != nil {
+		return nil, err
+	}
+	c.rests, err = c.pool.rests(s)
 	return c, err
 }
 
@@ -106,7 +134,14 @@ func (b *Backend) ListImages(ctx context.Context) ([]backends.BaseImage, error) 
 	for _, x := range c.bases {
 		found = append(found, c.image(x))
 	}
+	for _, x := range c.rests {
+		found = append(found, unfinished(x))
+	}
 	return found, nil
+}
+
+func unfinished(x rest) backends.BaseImage {
+	return backends.BaseImage{Source: x.Source, Path: x.Path, Bytes: x.Bytes, Asked: x.Asked, InUse: x.Busy, Unfinished: true}
 }
 
 func (c *cache) image(x images.Stored) backends.BaseImage {

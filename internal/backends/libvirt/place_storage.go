@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2"
 
@@ -138,6 +139,16 @@ func (p place) bases(*session) ([]images.Stored, error) { return images.List(p.d
 func (p place) builtOn(s *session) (map[string]bool, error) { return images.BuiltOn(s.ctx, p.dir) }
 
 func (p place) removeBase(_ *session, b images.Base) error { return images.Remove(p.dir, b) }
+
+func (p place) rests(*session) (found []rest, err error) {
+	all, err := images.Rests(p.dir)
+	for _, r := range all {
+		found = append(found, rest{Rest: r})
+	}
+	return found, err
+}
+
+func (p place) removeRest(_ *session, x rest, now time.Time) (bool, error) { return x.Remove(now) }
 
 // refresh has nothing to do: files are always looked at.
 func (p place) refresh(*session) bool { return false }

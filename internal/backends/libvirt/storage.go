@@ -2,6 +2,7 @@ package libvirt
 
 import (
 	"context"
+	"time"
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -37,6 +38,11 @@ type storage interface {
 	builtOn(s *session) (map[string]bool, error)
 	// removeBase removes one that nothing is built on.
 	removeBase(s *session, b images.Base) error
+	// rests lists what fetches are at or have left, in the pool and on the way to it.
+	rests(s *session) ([]rest, error)
+	// removeRest removes one that nothing is built on, and reports whether that was something:
+	// somebody may have gone on with it since it was listed.
+	removeRest(s *session, x rest, now time.Time) (bool, error)
 
 	// writeMarker writes the marker of a name, in place of the one that is there.
 	writeMarker(s *session, name string, m marker) error
@@ -52,6 +58,12 @@ type storage interface {
 
 	// attach says how a domain names its disk, made on base, and its seed.
 	attach(s *session, name string, base images.Base) (attachment, error)
+}
+
+// rest is what a fetch is at or has left.
+type rest struct {
+	images.Rest
+	stem string // of the names of its volumes; empty: it is files
 }
 
 // piece is one thing that bears the name of an instance.

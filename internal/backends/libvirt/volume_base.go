@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -131,17 +130,17 @@ func (v volumes) writeRecord(s *session, step string, b images.Stored) error {
 // publish brings an image of this machine into the pool. One process at a time does so for an
 // image. What is on this machine is removed then: the pool has it.
 func (v volumes) publish(ctx context.Context, dir string, local images.Base, report func(backends.Progress)) (images.Base, error) {
-	lock, err := images.Lock(ctx, filepath.Join(dir, images.StateDir, "upload-"+v.baseStem(local.Digest)))
+	lock, err := images.Lock(ctx, images.UploadLock(dir, sumOf(v.baseStem(local.Digest))))
 	if err != nil {
 		return images.Base{}, fileError("upload image", err)
 	}
-	defer lock.Close()
+	defer images.Unlock(lock)
 	base, err := v.askFor(ctx, local.Digest, v.format(local.Format))
 	if err != nil || base.Path != "" {
 		return base, err
 	}
 	report(backends.Progress{Step: "uploading image"})
-	file, size, err := v.uploadable(ctx, dir, local)
+	file, size, err := v.uploadable(ctx, local, lock.Name()+".raw")
 	if err != nil {
 		return images.Base{}, err
 	}
@@ -207,12 +206,12 @@ func (v volumes) spaceFor(s *session, size int64, name string) error {
 }
 
 // uploadable is the file whose bytes go into the pool: the image itself, or for devices, which
-// hold no qcow2 image, what a guest would see of it.
-func (v volumes) uploadable(ctx context.Context, dir string, local images.Base) (*os.File, int64, error) {
+// hold no qcow2 image, what a guest would see of it, converted by way of a file raw.
+func (v volumes) uploadable(ctx context.Context, local images.Base, raw string) (*os.File, int64, error) {
 	path := local.Path
 	if v.block && local.Format != "raw" {
-		var err error
-		if path, err = images.Raw(ctx, dir, local); err != nil {
+		path = raw
+		if err := images.Raw(ctx, local, path); err != nil {
 			return nil, 0, err
 		}
 		defer os.Remove(path) // it stays open

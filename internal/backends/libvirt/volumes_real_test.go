@@ -3,10 +3,17 @@
 package libvirt
 
 import (
+	"errors"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/images"
+	"proxyfleet/internal/backends/libvirt/libvirttest"
 )
 
 func TestAGuestIsMadeThroughVolumes(t *testing.T) {
@@ -60,4 +67,91 @@ func TestOnlyBasesThatNothingIsBuiltOnArePruned(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatFetchesHaveLeftIsListedAndRemovedOnceNobodyWantsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(daemon) daemon
+		stopAt  string
+		want    int // rests: files on this machine, and the volume
+	}{
+		"by files, in the middle of a fetch":        {func(d daemon) daemon { return d }, "image.publish", 1},
+		"through volumes, before the upload":        {daemon.throughVolumes, "base.upload", 2},
+		"through volumes, before it is noted whole": {daemon.throughVolumes, "base.record", 2},
+		"on devices, before it is noted whole":      {func(d daemon) daemon { return d }, "base.record", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d daemon
+			if strings.HasPrefix(name, "on devices") {
+				d = daemon{Daemon: libvirttest.StartLVM(t)}
+			} else {
+				d = c.prepare(startDaemon(t))
+			}
+			h := hostOn(t, d)
+			later := func() time.Time { return time.Now().Add(2 * time.Hour) }
+			look := func(want int, busy bool) {
+				t.Helper()
+				found, err := h.ListImages(t.Context())
+				if err != nil || len(found) != want {
+					t.Errorf("listed %+v, %v, want %d", found, err, want)
+				}
+				for _, x := range found {
+					if !x.Unfinished || x.InUse != busy || x.Path == "" || x.Bytes == 0 && !busy {
+						t.Errorf("listed %+v, want it unfinished, busy: %v", x, busy)
+					}
+				}
+			}
+			prune := func(want int) {
+				t.Helper()
+				removed, err := h.PruneImages(t.Context(), math.MaxInt64)
+				if err != nil || len(removed) != want {
+					t.Errorf("removed %+v, %v, want %d", removed, err, want)
+				}
+			}
+			ctx := backends.WithSteps(t.Context(), func(label string) error {
+				if label != c.stopAt {
+					return nil
+				}
+				h.now = later
+				look(c.want+strings.Count(label, "base."), true) // an upload's lock as well
+				prune(0)
+				h.now = time.Now
+				return errors.New("killed")
+			})
+			if _, err := h.PullImage(ctx, "empty", nil); err == nil {
+				t.Fatal("it was not stopped")
+			}
+			look(c.want, false)
+			h.now = later
+			prune(c.want)
+			look(0, false)
+			if l := h.imageFiles(t); len(l) > 0 {
+				t.Errorf("left %v", l)
+			}
+			// And what was left does not hinder the next.
+			h.now = time.Now
+			if _, err := h.PullImage(t.Context(), "empty", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// imageFiles is everything of images on this machine and in the pool, but what entries are
+// pinned to: that outlives images.
+func (h host) imageFiles(t testing.TB) (found []string) {
+	t.Helper()
+	for _, pattern := range []string{"pf-base*", images.StateDir + "/*", images.StateDir + "/.*"} {
+		for _, dir := range []string{h.PoolDir(), h.Dir + "/agent/images"} {
+			names, err := filepath.Glob(filepath.Join(dir, pattern))
+			must(t, err)
+			found = append(found, names...)
+		}
+	}
+	for vol := range strings.FieldsSeq(h.Virsh(t, "vol-list", "default")) {
+		if strings.HasPrefix(vol, "pf-base") {
+			found = append(found, vol)
+		}
+	}
+	return slices.DeleteFunc(found, func(path string) bool { return strings.HasPrefix(filepath.Base(path), "pin-") })
 }
