@@ -28,6 +28,7 @@ import (
 // keeps nothing.
 func manifestsAreTaken(t *testing.T, c *kubetest.Cluster) {
 	x := open(t, c, nil)
+	addPriority(x, c, "proxies")
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 	for name := range goldens {
 		text, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))

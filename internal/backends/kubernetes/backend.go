@@ -56,7 +56,7 @@ func New(conf Config, host backends.HostConfig, opts Options) (*Backend, error) 
 	if err := validateHost(host); err != nil {
 		return nil, fmt.Errorf("backend kubernetes: %w", err)
 	}
-	if !labelForm.MatchString(opts.Owner.Installation) || !labelForm.MatchString(opts.Owner.HostID) {
+	if !isName(opts.Owner.Installation) || !isName(opts.Owner.HostID) {
 		return nil, fmt.Errorf("backend kubernetes: installation %q and host id %q must be lower-case ULIDs", opts.Owner.Installation, opts.Owner.HostID)
 	}
 	if opts.Log == nil {

@@ -122,7 +122,7 @@ func (b *Backend) checkNodes(ctx context.Context) backends.TargetHealth {
 		}
 	}
 	if len(c.free) == 0 {
-		h.Code, h.Message = backends.CheckUnreachable, fmt.Sprintf("no node is ready and free of taints, with labels %v", b.conf.NodeSelector)
+		h.Code, h.Message = backends.CheckUnreachable, fmt.Sprintf("no node is ready, has labels %v, and has no taint but those that are tolerated", b.conf.NodeSelector)
 	}
 	return h
 }

@@ -35,6 +35,8 @@ var onCluster = map[string]func(*testing.T, *kubetest.Cluster){
 	"node ports reach the state and are kept":                    nodePorts,
 	"a load balancer's address reaches the state":                loadBalancer,
 	"the offer follows the cluster":                              offerFollows,
+	"a tainted node is for those who tolerate it":                taintsTolerated,
+	"a priority class is given, or named where it is missing":    priority,
 	"a quota bounds the offer":                                   quotaBoundsOffer,
 	"tokens are exchanged without a restart":                     exchangedToken,
 	"an image that cannot be pulled has a named reason":          imagePull,

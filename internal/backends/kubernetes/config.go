@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"proxyfleet/internal/backends"
 )
@@ -30,8 +32,15 @@ type Config struct {
 	ServiceAnnotations map[string]string `yaml:"serviceAnnotations"`
 	// PullSecret is the name of a Secret in the namespace with the registry's credentials.
 	PullSecret string `yaml:"pullSecret"`
-	// NodeSelector is given to every Pod, and limits which nodes are offered.
+	// ImagePullPolicy is Always, IfNotPresent or Never. Empty: as Kubernetes has it, Always for the
+	// tag "latest" and else IfNotPresent.
+	ImagePullPolicy string `yaml:"imagePullPolicy"`
+	// NodeSelector and Tolerations are given to every Pod, and say which nodes are offered.
 	NodeSelector map[string]string `yaml:"nodeSelector"`
+	Tolerations  []Toleration      `yaml:"tolerations"`
+	// PriorityClass is the name of one of the cluster's, for every Pod. Empty: the cluster's own
+	// default.
+	PriorityClass string `yaml:"priorityClass"`
 	// Prober are the Pods that may reach a proxy beside its client networks: the agent's
 	// own, which probes it. Empty: none.
 	Prober Prober `yaml:"prober"`
@@ -72,13 +81,13 @@ const (
 	exposeLoadBalancer = "loadBalancer"
 )
 
-var (
-	labelForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) // RFC 1123
-	valueForm = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
-	// imageForm is a reference as the kubelet takes it, less what no registry uses; without
-	// a digest, which the image's own key may give.
-	imageForm = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9._:/@-]{0,254}$`)
-)
+// imageForm is a reference as the kubelet takes it, less what no registry uses; without a
+// digest, which the image's own key may give.
+var imageForm = regexp.MustCompile(`^[a-z0-9][A-Za-z0-9._:/@-]{0,254}$`)
+
+// isName and isObjectName report what namespaces and labels, and what other objects are called.
+func isName(s string) bool       { return len(content.IsDNS1123Label(s)) == 0 }
+func isObjectName(s string) bool { return len(content.IsDNS1123Subdomain(s)) == 0 }
 
 func (c Config) withDefaults() Config {
 	if c.Expose == "" {
@@ -101,17 +110,21 @@ func (c Config) validate() error {
 		return fmt.Errorf("kubeconfig: %q is not an absolute path", c.Kubeconfig)
 	case c.Kubeconfig == "" && c.Context != "":
 		return errors.New("context: only a kubeconfig has contexts")
-	case !labelForm.MatchString(c.Namespace):
+	case !isName(c.Namespace):
 		return fmt.Errorf("namespace: %q is no namespace's name; it must be given", c.Namespace)
 	case !slices.Contains([]string{exposePod, exposeNodePort, exposeLoadBalancer}, c.Expose):
 		return fmt.Errorf("expose: %q is none of pod, nodePort, loadBalancer", c.Expose)
 	case c.Expose == exposePod && len(c.ServiceAnnotations) > 0:
 		return errors.New("serviceAnnotations: there is no Service with expose: pod")
-	case c.PullSecret != "" && !labelForm.MatchString(c.PullSecret):
+	case c.PullSecret != "" && !isObjectName(c.PullSecret):
 		return fmt.Errorf("pullSecret: %q is no Secret's name", c.PullSecret)
+	case c.PriorityClass != "" && !isObjectName(c.PriorityClass):
+		return fmt.Errorf("priorityClass: %q is no PriorityClass's name", c.PriorityClass)
+	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, corev1.PullPolicy(c.ImagePullPolicy)):
+		return fmt.Errorf("imagePullPolicy: %q is none of Always, IfNotPresent, Never", c.ImagePullPolicy)
 	case c.Prober.Namespace != "" && len(c.Prober.Labels) == 0:
 		return errors.New("prober: labels must be given, or every Pod of the namespace could reach the proxies")
-	case c.Prober.Namespace != "" && !labelForm.MatchString(c.Prober.Namespace):
+	case c.Prober.Namespace != "" && !isName(c.Prober.Namespace):
 		return fmt.Errorf("prober.namespace: %q is no namespace's name", c.Prober.Namespace)
 	case c.Drain < time.Second || c.Drain%time.Second != 0:
 		return fmt.Errorf("drain: %v is not a whole number of seconds, at least one", c.Drain)
@@ -120,9 +133,14 @@ func (c Config) validate() error {
 	}
 	for field, m := range map[string]map[string]string{"nodeSelector": c.NodeSelector, "prober.labels": c.Prober.Labels} {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
-			if k == "" || strings.ContainsAny(k, " \t\n") || !valueForm.MatchString(m[k]) {
-				return fmt.Errorf("%s: %q: %q is no label", field, k, m[k])
+			if wrong := slices.Concat(content.IsLabelKey(k), content.IsLabelValue(m[k])); len(wrong) > 0 {
+				return fmt.Errorf("%s: %q: %q is no label: %s", field, k, m[k], wrong[0])
 			}
+		}
+	}
+	for i, t := range c.Tolerations {
+		if err := t.validate(); err != nil {
+			return fmt.Errorf("tolerations[%d].%w", i, err)
 		}
 	}
 	return nil

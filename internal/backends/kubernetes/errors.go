@@ -82,6 +82,8 @@ func judgeForbidden(s metav1.Status) (class error, hint string) {
 		return backends.ErrHostFault, "the namespace is being deleted"
 	case strings.Contains(s.Message, "exceeded quota: "):
 		return backends.ErrNoCapacity, "a quota of the namespace is exhausted"
+	case strings.Contains(s.Message, "no PriorityClass with name"):
+		return backends.ErrHostFault, "make the PriorityClass, or mend the agent's configuration"
 	case strings.Contains(s.Message, "violates PodSecurity"):
 		return backends.ErrHostFault, "the namespace's Pod security refuses what the agent makes; it needs restricted or less"
 	}

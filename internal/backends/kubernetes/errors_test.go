@@ -38,6 +38,8 @@ func TestEachErrorGoesToWhoCanMendIt(t *testing.T) {
 			backends.ErrNoCapacity, backends.CheckQuotaExhausted},
 		"Pod security refuses": {apierrors.NewForbidden(podsOf, "pf-x", errors.New(`violates PodSecurity "restricted:latest": seccompProfile`)),
 			backends.ErrHostFault, backends.CheckForbidden},
+		"a priority class is missing": {apierrors.NewForbidden(podsOf, "pf-x", errors.New("no PriorityClass with name p was found")),
+			backends.ErrHostFault, backends.CheckForbidden},
 		"a limit range refuses": {apierrors.NewForbidden(podsOf, "pf-x", errors.New("maximum cpu usage per Container is 1, but limit is 2")),
 			backends.ErrPermanent, backends.CheckForbidden},
 		"the namespace is going":          {terminating, backends.ErrHostFault, backends.CheckForbidden},

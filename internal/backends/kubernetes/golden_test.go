@@ -33,6 +33,9 @@ var goldens = map[string]struct {
 	"privileged-port": {
 		conf: func(c *Config) {
 			c.PullSecret, c.NodeSelector, c.Drain = "registry", map[string]string{"example.org/egress": "true"}, 30*time.Second
+			c.ImagePullPolicy, c.PriorityClass = "Always", "proxies"
+			c.Tolerations = []Toleration{{Key: "example.org/egress", Operator: "Exists", Effect: "NoSchedule"},
+				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(30))}}
 			c.Prober = Prober{Namespace: "proxyfleet", Labels: map[string]string{labelName: "proxyfleet-agent"}}
 		},
 		request: func(r *backends.Request) { r.Port = 443 },

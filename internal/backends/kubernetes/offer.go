@@ -53,8 +53,8 @@ func (b *Backend) survey(ctx context.Context, s space) (c cluster, left space, e
 	if err != nil {
 		return cluster{}, space{}, "", err
 	}
-	left, exhausted = headroom(quotas, b.conf.Expose, s)
-	return survey(rules{selector: labels.SelectorFromSet(b.conf.NodeSelector), own: labels.SelectorFromSet(b.ownLabels())}, nodes, pods), left, exhausted, nil
+	left, exhausted = headroom(quotas, b.conf, s)
+	return survey(rules{selector: labels.SelectorFromSet(b.conf.NodeSelector), tolerations: b.conf.tolerations(), own: labels.SelectorFromSet(b.ownLabels())}, nodes, pods), left, exhausted, nil
 }
 
 // room refuses what no node has room for, or no quota leaves room for, before anything is

@@ -48,6 +48,8 @@ func (b *Backend) pod(p plan, owner *corev1.Secret) *corev1.Pod {
 		RestartPolicy:                 corev1.RestartPolicyAlways,
 		TerminationGracePeriodSeconds: new(int64((b.conf.Drain + squid.ShutdownLifetime + killMargin).Seconds())),
 		NodeSelector:                  b.conf.NodeSelector,
+		Tolerations:                   b.conf.tolerations(),
+		PriorityClassName:             b.conf.PriorityClass,
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: new(int64(user)), RunAsGroup: new(int64(user)),
 			FSGroup: new(int64(user)), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{b.container(p)},
@@ -75,7 +77,7 @@ func (b *Backend) container(p plan) corev1.Container {
 	// connection, not a request: the kubelet has no credentials, and none belong here.
 	listener := corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString(portName)}}
 	return corev1.Container{
-		Name: containerName, Image: p.image, Command: command,
+		Name: containerName, Image: p.image, ImagePullPolicy: corev1.PullPolicy(b.conf.ImagePullPolicy), Command: command,
 		Ports: []corev1.ContainerPort{{Name: portName, ContainerPort: int32(p.listen), Protocol: corev1.ProtocolTCP}},
 		Env: []corev1.EnvVar{
 			{Name: "POD_IPS", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIPs"}}},

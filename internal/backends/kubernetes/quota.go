@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"math"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -11,10 +12,10 @@ const unlimited = math.MaxInt64 / 4
 
 // headroom is what the quotas of the namespace leave for more proxies, and which quota
 // leaves the least of something that s needs: empty where s fits.
-func headroom(quotas []*corev1.ResourceQuota, expose string, s space) (left space, exhausted string) {
+func headroom(quotas []*corev1.ResourceQuota, conf Config, s space) (left space, exhausted string) {
 	left = space{unlimited, unlimited, unlimited}
 	for _, q := range quotas {
-		if !concerns(q.Spec) {
+		if !concerns(q.Spec, conf.PriorityClass) {
 			continue
 		}
 		for name, hard := range q.Status.Hard {
@@ -29,7 +30,7 @@ func headroom(quotas []*corev1.ResourceQuota, expose string, s space) (left spac
 				left.memory = min(left.memory, rest(hard.Value, used.Value))
 				short = left.memory < s.memory
 			default:
-				if each(name, expose) {
+				if each(name, conf.Expose) {
 					left.pods = min(left.pods, rest(hard.Value, used.Value))
 					short = left.pods < s.pods
 				}
@@ -42,25 +43,32 @@ func headroom(quotas []*corev1.ResourceQuota, expose string, s space) (left spac
 	return left, exhausted
 }
 
-// concerns reports whether a quota counts Pods like ours: guaranteed, without a deadline and
-// without a priority class.
-func concerns(q corev1.ResourceQuotaSpec) bool {
-	ours := func(s corev1.ResourceQuotaScope) bool {
-		return s == corev1.ResourceQuotaScopeNotBestEffort || s == corev1.ResourceQuotaScopeNotTerminating
-	}
+// concerns reports whether a quota counts Pods like ours: guaranteed, without a deadline, and
+// of a priority class, or none.
+func concerns(q corev1.ResourceQuotaSpec, class string) bool {
 	for _, s := range q.Scopes {
-		if !ours(s) {
+		if !scoped(corev1.ScopedResourceSelectorRequirement{ScopeName: s, Operator: corev1.ScopeSelectorOpExists}, class) {
 			return false
 		}
 	}
-	if q.ScopeSelector != nil {
-		for _, e := range q.ScopeSelector.MatchExpressions {
-			if !ours(e.ScopeName) {
-				return false
-			}
-		}
+	return q.ScopeSelector == nil || !slices.ContainsFunc(q.ScopeSelector.MatchExpressions, func(e corev1.ScopedResourceSelectorRequirement) bool { return !scoped(e, class) })
+}
+
+// scoped reports whether one expression of a quota selects Pods like ours.
+// https://kubernetes.io/docs/concepts/policy/resource-quotas/#quota-scopes
+func scoped(e corev1.ScopedResourceSelectorRequirement, class string) bool {
+	if e.ScopeName != corev1.ResourceQuotaScopePriorityClass {
+		return e.ScopeName == corev1.ResourceQuotaScopeNotBestEffort || e.ScopeName == corev1.ResourceQuotaScopeNotTerminating
 	}
-	return true
+	switch e.Operator {
+	case corev1.ScopeSelectorOpIn:
+		return class != "" && slices.Contains(e.Values, class)
+	case corev1.ScopeSelectorOpNotIn:
+		return !slices.Contains(e.Values, class)
+	case corev1.ScopeSelectorOpDoesNotExist:
+		return class == ""
+	}
+	return class != ""
 }
 
 // each reports whether a proxy takes one of what is counted.

@@ -4,10 +4,12 @@ package kubernetes
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -138,6 +140,63 @@ func offerFollows(t *testing.T, c *kubetest.Cluster) {
 	})
 	x.mustDelete(req.Ref)
 	check(t, c.API.CoreV1().Pods(x.Namespace).Delete(x.ctx(), "theirs", metav1.DeleteOptions{}))
+}
+
+// taintsTolerated has a node that only those may use who tolerate its taint.
+func taintsTolerated(t *testing.T, c *kubetest.Cluster) {
+	here := map[string]string{"test": "taint"}
+	x := open(t, c, func(c *Config) {
+		c.NodeSelector, c.Tolerations = here, []Toleration{{Key: "example.org/egress", Value: "only", Effect: "NoSchedule"}}
+	})
+	strict := open(t, c, func(c *Config) { c.NodeSelector = here })
+	c.AddNode(t, "tainted", "4", "8Gi")
+	t.Cleanup(func() { check(t, c.API.CoreV1().Nodes().Delete(x.ctx(), "tainted", metav1.DeleteOptions{})) })
+	setNode(x, c, "tainted", func(n *corev1.Node) {
+		n.Labels["test"], n.Spec.Taints = "taint", []corev1.Taint{{Key: "example.org/egress", Value: "only", Effect: corev1.TaintEffectNoSchedule}}
+	})
+	x.capacity("the taint is tolerated", func(got backends.Capacity) bool { return got.VCPUs == 4 && got.Slots == 110 })
+	strict.capacity("the taint is not tolerated", func(got backends.Capacity) bool { return got.VCPUs == 0 && got.Slots == 0 })
+	if h := strict.checkOf("nodes"); h.Code == backends.CheckOK || !strings.Contains(h.Message, "taint") {
+		t.Errorf("the check says %+v, want that no node may be used", h)
+	}
+	_, err := strict.ensure(request(newRef("none")))
+	strict.expect(err, backends.ErrNoCapacity, "none of the 0 nodes")
+	req := request(newRef("p"))
+	x.mustEnsure(req)
+	p, err := c.API.CoreV1().Pods(x.Namespace).Get(x.ctx(), backends.InstanceName(req.UID), metav1.GetOptions{})
+	check(t, err)
+	if p.Spec.NodeName != "tainted" {
+		t.Errorf("it runs on %s", p.Spec.NodeName)
+	}
+	x.mustDelete(req.Ref)
+}
+
+// priority gives Pods the cluster's priority, or names the class that is missing.
+func priority(t *testing.T, c *kubetest.Cluster) {
+	x := open(t, c, func(c *Config) { c.PriorityClass, c.ImagePullPolicy = "crawling", "Never" })
+	req := request(newRef("p"))
+	_, err := x.ensure(req)
+	x.expect(err, backends.ErrHostFault, "no PriorityClass with name crawling", "mend the agent's configuration")
+	if h := x.checkOf("image/squid"); h.Code == backends.CheckOK || !strings.Contains(h.Message, "crawling") {
+		t.Errorf("the check says %+v, want that it names the class", h)
+	}
+	addPriority(x, c, "crawling")
+	x.mustEnsure(req)
+	p, err := c.API.CoreV1().Pods(x.Namespace).Get(x.ctx(), backends.InstanceName(req.UID), metav1.GetOptions{})
+	check(t, err)
+	if p.Spec.Priority == nil || *p.Spec.Priority != 1000 || p.Spec.Containers[0].ImagePullPolicy != corev1.PullNever {
+		t.Errorf("priority %v, pull policy %s", p.Spec.Priority, p.Spec.Containers[0].ImagePullPolicy)
+	}
+	x.mustDelete(req.Ref)
+}
+
+// addPriority makes a class of the cluster that ends with the test.
+func addPriority(x *bench, c *kubetest.Cluster, name string) {
+	x.Helper()
+	classes := c.API.SchedulingV1().PriorityClasses()
+	_, err := classes.Create(x.ctx(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: 1000}, metav1.CreateOptions{})
+	check(x.T, err)
+	x.Cleanup(func() { check(x.T, classes.Delete(x.ctx(), name, metav1.DeleteOptions{})) })
 }
 
 func quotaBoundsOffer(t *testing.T, c *kubetest.Cluster) {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 
 	"proxyfleet/internal/backends"
 )
@@ -52,19 +54,23 @@ func podSpace(p *corev1.Pod) space {
 
 // rules are what makes a Pod and a node ours to count.
 type rules struct {
-	selector labels.Selector // of nodes
-	own      labels.Selector // of Pods
+	selector    labels.Selector // of nodes
+	tolerations []corev1.Toleration
+	own         labels.Selector // of Pods
 }
 
-// schedulable reports whether a Pod of ours, which tolerates nothing, can go to a node.
+// schedulable reports whether a Pod of ours can go to a node, and serve there.
 func (r rules) schedulable(n *corev1.Node) bool {
-	if n.Spec.Unschedulable || n.DeletionTimestamp != nil || !r.selector.Matches(labels.Set(n.Labels)) {
+	if n.DeletionTimestamp != nil || !r.selector.Matches(labels.Set(n.Labels)) {
 		return false
 	}
-	for _, t := range n.Spec.Taints {
-		if t.Effect != corev1.TaintEffectPreferNoSchedule {
-			return false
-		}
+	taints := n.Spec.Taints
+	if n.Spec.Unschedulable { // the taint follows a moment later
+		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	forbids := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	if _, refused := scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, r.tolerations, forbids, false); refused {
+		return false
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

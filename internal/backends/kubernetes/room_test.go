@@ -19,6 +19,10 @@ func testNode(name string, change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
+func taint(key, value string, effect corev1.TaintEffect) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Value: value, Effect: effect}} }
+}
+
 func testPod(node, cpu, memory string, own bool) *corev1.Pod {
 	p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}}}}}}
@@ -28,7 +32,8 @@ func testPod(node, cpu, memory string, own bool) *corev1.Pod {
 	return p
 }
 
-var testRules = rules{selector: labels.SelectorFromSet(map[string]string{"pool": "a"}), own: labels.SelectorFromSet(map[string]string{"own": "yes"})}
+var testRules = rules{selector: labels.SelectorFromSet(map[string]string{"pool": "a"}),
+	tolerations: []corev1.Toleration{{Key: "egress", Value: "only"}, {Key: "dead", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, own: labels.SelectorFromSet(map[string]string{"own": "yes"})}
 
 func TestTheRoomIsWhatNodesHaveLessWhatOthersAsked(t *testing.T) {
 	gib := int64(1 << 30)
@@ -49,6 +54,10 @@ func TestTheRoomIsWhatNodesHaveLessWhatOthersAsked(t *testing.T) {
 		"a cordoned node has nothing but our Pods on it": {[]*corev1.Node{testNode("a", func(n *corev1.Node) { n.Spec.Unschedulable = true })},
 			[]*corev1.Pod{testPod("a", "1", "1Gi", true)}, space{1000, gib, 1}},
 		"a tainted node":                {[]*corev1.Node{testNode("a", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Effect: "NoSchedule"}} })}, nil, space{}},
+		"a taint that is tolerated":     {[]*corev1.Node{testNode("a", taint("egress", "only", "NoSchedule"))}, nil, space{3000, 4 * gib, 10}},
+		"one with another value":        {[]*corev1.Node{testNode("a", taint("egress", "other", "NoSchedule"))}, nil, space{}},
+		"one with another effect":       {[]*corev1.Node{testNode("a", taint("dead", "", "NoSchedule"))}, nil, space{}},
+		"an eviction that is":           {[]*corev1.Node{testNode("a", taint("dead", "x", "NoExecute"))}, nil, space{3000, 4 * gib, 10}},
 		"a node that is better avoided": {[]*corev1.Node{testNode("a", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Effect: "PreferNoSchedule"}} })}, nil, space{3000, 4 * gib, 10}},
 		"a node that is not ready":      {[]*corev1.Node{testNode("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = "Unknown" })}, nil, space{}},
 		"a node that says nothing":      {[]*corev1.Node{testNode("a", func(n *corev1.Node) { n.Status.Conditions = nil })}, nil, space{}},
@@ -57,6 +66,16 @@ func TestTheRoomIsWhatNodesHaveLessWhatOthersAsked(t *testing.T) {
 		if got := survey(testRules, c.nodes, c.pods).total(); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
+	}
+}
+
+// A toleration of every taint is one of being cordoned.
+func TestACordonedNodeIsOfferedToWhoToleratesEverything(t *testing.T) {
+	r := testRules
+	r.tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	cordoned := testNode("a", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	if !r.schedulable(cordoned) || testRules.schedulable(cordoned) {
+		t.Error("it is not told apart who may go to a cordoned node")
 	}
 }
 
@@ -92,11 +111,33 @@ func TestQuotasBoundWhatIsLeft(t *testing.T) {
 		"what others count":                 {quota(one("count/jobs.batch", "0"), nil), "pod", space{unlimited, unlimited, unlimited}, false},
 		"Pods that are not guaranteed":      {quota(one("pods", "0"), nil, corev1.ResourceQuotaScopeBestEffort), "pod", space{unlimited, unlimited, unlimited}, false},
 		"Pods that are, exhausted":          {quota(one("pods", "0"), nil, corev1.ResourceQuotaScopeNotBestEffort), "pod", space{unlimited, unlimited, 0}, true},
+		"Pods of our priority":              {quota(one("pods", "1"), nil, corev1.ResourceQuotaScopePriorityClass), "pod", space{unlimited, unlimited, 1}, false},
 		"used beyond what is allowed, once": {quota(one("pods", "1"), one("pods", "3")), "pod", space{unlimited, unlimited, 0}, true},
 	} {
-		left, exhausted := headroom([]*corev1.ResourceQuota{c.quota}, c.expose, need)
+		left, exhausted := headroom([]*corev1.ResourceQuota{c.quota}, Config{Expose: c.expose, PriorityClass: "ours"}, need)
 		if left != c.left || (exhausted != "") != c.exhausted {
 			t.Errorf("%s: got %+v, %q; want %+v, exhausted %v", name, left, exhausted, c.left, c.exhausted)
+		}
+	}
+}
+
+func TestAQuotaCountsPodsOfItsPriorityClasses(t *testing.T) {
+	for _, c := range []struct {
+		operator   corev1.ScopeSelectorOperator
+		values     []string
+		ours, none bool // what it says of Pods of the class "ours", and of those of none
+	}{
+		{corev1.ScopeSelectorOpIn, []string{"ours", "theirs"}, true, false},
+		{corev1.ScopeSelectorOpIn, []string{"theirs"}, false, false},
+		{corev1.ScopeSelectorOpNotIn, []string{"ours"}, false, true},
+		{corev1.ScopeSelectorOpNotIn, []string{"theirs"}, true, true},
+		{corev1.ScopeSelectorOpExists, nil, true, false},
+		{corev1.ScopeSelectorOpDoesNotExist, nil, false, true},
+	} {
+		q := corev1.ResourceQuotaSpec{ScopeSelector: &corev1.ScopeSelector{MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: c.operator, Values: c.values}}}}
+		if ours, none := concerns(q, "ours"), concerns(q, ""); ours != c.ours || none != c.none {
+			t.Errorf("%s %v: got %v for the class, %v for none", c.operator, c.values, ours, none)
 		}
 	}
 }

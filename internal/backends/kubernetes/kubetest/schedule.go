@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	resourcehelper "k8s.io/component-helpers/resource"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 )
 
 // schedule binds Pods to nodes until t ends: to the first that has room for what they
@@ -45,7 +47,7 @@ func (c *Cluster) scheduleOnce(ctx context.Context) {
 	}
 	free := map[string]corev1.ResourceList{}
 	for _, n := range nodes.Items {
-		if !n.Spec.Unschedulable && len(n.Spec.Taints) == 0 {
+		if !n.Spec.Unschedulable {
 			free[n.Name] = n.Status.Allocatable.DeepCopy()
 		}
 	}
@@ -73,7 +75,7 @@ func (c *Cluster) bind(ctx context.Context, p *corev1.Pod, nodes []corev1.Node, 
 	needs := resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 	for _, n := range nodes {
 		room, ok := free[n.Name]
-		if !ok || !labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels)) || !holds(room, needs) {
+		if !ok || !labels.SelectorFromSet(p.Spec.NodeSelector).Matches(labels.Set(n.Labels)) || !tolerates(p, n.Spec.Taints) || !holds(room, needs) {
 			continue
 		}
 		take(room, needs)
@@ -90,6 +92,12 @@ func (c *Cluster) bind(ctx context.Context, p *corev1.Pod, nodes []corev1.Node, 
 		Reason: corev1.PodReasonUnschedulable, Message: fmt.Sprintf("0/%d nodes are available: insufficient cpu or memory.", len(nodes)),
 		LastTransitionTime: metav1.Now()})
 	_, _ = c.API.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+}
+
+func tolerates(p *corev1.Pod, taints []corev1.Taint) bool {
+	forbids := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, refused := scheduling.FindMatchingUntoleratedTaint(klog.Background(), taints, p.Spec.Tolerations, forbids, false)
+	return !refused
 }
 
 func holds(room, needs corev1.ResourceList) bool {
