@@ -8,8 +8,9 @@ import (
 )
 
 var (
-	// errRefused keeps an agent from the consumer of another host of its name.
-	errRefused = errors.New("this host is refused")
+	// errAsked keeps an agent from the consumer of another host of its name, while the leader
+	// asks who it is.
+	errAsked = errors.New("this host waits for its name")
 	// errRecovered keeps assignments from being taken or acked that were written after a
 	// recovery of the fleet, until the consumer has said that this host is part of it: by the
 	// sequences of before they might look old.
@@ -21,7 +22,7 @@ var (
 func (a *Agent) admitted(i bus.Installation, as bus.Admission) error {
 	me := a.id.get()
 	if me.Installation != "" && me.Installation != i.ID {
-		return a.meet(i)
+		return fmt.Errorf("%w: %w", bus.ErrRefused, a.meet(i)) // nor is anything said there
 	}
 	why := as.Refuses(me.HostID)
 	a.mu.Lock()
@@ -32,18 +33,37 @@ func (a *Agent) admitted(i bus.Installation, as bus.Admission) error {
 		if news { // not as a check: the document of the name's host is not ours to replace
 			a.log.Error("this host is refused, and takes nothing; what it runs goes on", "hostId", me.HostID, "reason", why)
 		}
-		return fmt.Errorf("%w: %s; this one is host id %s", errRefused, why, me.HostID)
+		is := bus.ErrRefused
+		if as.Asked == me.HostID {
+			is = errAsked
+			a.sayAgain(as.Ask)
+		}
+		return fmt.Errorf("%w: %s; this one is host id %s", is, why, me.HostID)
 	}
 	if as.Accepts(me.Incarnation, me.Recovery) {
 		if err := a.recovered(i, as); err != nil {
 			return err
 		}
 	}
-	if err := a.meet(i); err != nil {
-		return err
+	err := a.meet(i)
+	if err == nil {
+		a.out.change(func(h *bus.Host) { h.Incarnation = i.Incarnation })
 	}
-	a.out.change(func(h *bus.Host) { h.Incarnation = i.Incarnation })
-	return nil
+	if as.Asked == me.HostID {
+		a.sayAgain(as.Ask)
+	}
+	return err
+}
+
+// sayAgain says everything again, once for each time that the leader asks.
+func (a *Agent) sayAgain(ask string) {
+	a.mu.Lock()
+	again := a.asked != ask
+	a.asked = ask
+	a.mu.Unlock()
+	if again {
+		a.repeatAll()
+	}
 }
 
 // recovered goes over to streams that a person recovered. Sequences begin anew; generations

@@ -34,11 +34,37 @@ func TestAHostThatIsRefusedLeavesTheAssignmentsToTheOther(t *testing.T) {
 	if pulls, err := r.fleet.HostPulls(bustest.Context(t), host); err != nil || pulls {
 		t.Fatalf("it pulls from the other's consumer: %v, %v", pulls, err)
 	}
+	r.states.Quiet(0) // it is not for it to say who the host of the name is
+	// The other one is silent, and this one is asked who it is.
+	r.admit(bus.Admission{HostID: "other-id", Word: "the name belongs to host id other-id", Asked: r.agent.HostID(), Ask: "1"})
+	r.host("its own document", func(h bus.Host) bool { return h.HostID == r.agent.HostID() })
+	if pulls, err := r.fleet.HostPulls(bustest.Context(t), host); err != nil || pulls {
+		t.Fatalf("it pulls from the other's consumer: %v, %v", pulls, err)
+	}
 	// The other one is gone, and this one is admitted.
 	r.admit(bus.Admission{HostID: r.agent.HostID()})
 	r.phase(a, bus.PhaseRunning)
 	if err := r.agent.Health(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAHostThatIsAskedSaysEverythingAgain(t *testing.T) {
+	r := newRig(t)
+	a := r.assignment("p1", "")
+	r.assign(a)
+	was := r.phase(a, bus.PhaseRunning)
+	_, js := r.server.Connect("another agent")
+	n := r.fleet.Names()
+	for subject, doc := range map[string]any{n.StateHost(host): bus.Host{HostID: "other-id"}, n.StateProxy(host, a.Proxy, a.UID): bus.State{HostID: "other-id"}} {
+		if _, err := js.Publish(bustest.Context(t), subject, bus.Encode(doc)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.admit(bus.Admission{HostID: r.agent.HostID(), Asked: r.agent.HostID(), Ask: "1"})
+	r.host("its own document", func(h bus.Host) bool { return h.HostID == r.agent.HostID() })
+	if now := r.phase(a, bus.PhaseRunning); now.Counter <= was.Counter {
+		t.Errorf("got counter %d, want more than %d: it would be dropped as old", now.Counter, was.Counter)
 	}
 }
 

@@ -61,6 +61,7 @@ type Agent struct {
 	mu            sync.Mutex // guards the fields that follow
 	refused       string     // why this host may not use the name's consumer, or empty
 	repeated      string     // incarnation or recovery for which everything was said again last
+	asked         string     // the leader's last wish that everything be said again
 	ownChecks     []bus.Check
 	backendChecks []bus.Check
 }
@@ -135,8 +136,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.link = bus.OpenHost(nc, js, bus.Names{Root: a.cfg.Root}, a.cfg.Host.Name, a.log)
 	defer a.link.Close()
-	a.prepare()
 	a.link.OnAdmission(a.admitted)
+	a.prepare()
 	unregister, err := a.measure(nc)
 	if err != nil {
 		return err
@@ -211,6 +212,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	}
 	a.say(targetBackend, "", "")
 	keeper, keepsImages := b.(backends.ImageKeeper)
+	tidier, tidies := b.(backends.Tidier)
 	b = backends.Decorate(b, backends.Instruments{Tracer: a.opts.Tracer.Tracer(scope), Meter: a.opts.Meter.Meter(scope), Log: a.log})
 	a.out.change(func(h *bus.Host) {
 		h.Backend, h.InPlace = b.Kind(), nil
@@ -227,6 +229,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	if keepsImages && len(a.cfg.PrePull) > 0 {
 		p := puller{keeper: keeper, keys: a.cfg.PrePull, policy: a.loop.policy, log: a.log, say: a.say}
 		g.Go(func() error { return p.run(ctx) })
+	}
+	if tidies {
+		g.Go(func() error { return tidy(ctx, tidier, a.log) })
 	}
 	err := g.Wait()
 	a.loop.wait()

@@ -24,6 +24,8 @@ var (
 	// ErrStreamRegressed says that a stream's sequences went backwards or that it was made
 	// anew: it was lost, recreated or restored. What was read before no longer holds.
 	ErrStreamRegressed = errors.New("the stream was recreated or restored")
+	// ErrRefused says that a host's consumer is another host's.
+	ErrRefused = errors.New("this host is refused")
 	// ErrBucketRecreated says that a bucket was missing, or lost its fence, and that what it
 	// held is not known to be there: the caller writes everything again.
 	ErrBucketRecreated = errors.New("bucket was missing and has been made anew")

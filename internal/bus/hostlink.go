@@ -25,21 +25,28 @@ type HostLink struct {
 	// admit judges what the consumer says; set before Assignments.
 	admit func(Installation, Admission) error
 
-	mu    sync.Mutex // guards the fields that follow
-	inst  Installation
-	as    Admission
-	bound bool
-	gone  bool // the consumer was not there at the last look
+	mu     sync.Mutex // guards the fields that follow
+	inst   Installation
+	bound  bool
+	gone   bool          // the consumer was not there at the last look
+	speaks bool          // what is put may be published, by the last look
+	lookAt uint64        // reconnects before the last look
+	looked chan struct{} // closed and made anew at each look
 }
 
 // OpenHost returns the link of one host. It does not block. Close it when done.
 func OpenHost(nc *nats.Conn, js jetstream.JetStream, names Names, host string, log *slog.Logger) *HostLink {
-	return &HostLink{nc: nc, js: js, names: names, host: host, log: log, put: newPutter(js, log)}
+	l := &HostLink{nc: nc, js: js, names: names, host: host, log: log, looked: make(chan struct{})}
+	l.put = newPutter(js, log, l.held)
+	return l
 }
 
-// OnAdmission has judge asked what the consumer says, each time that it is looked up.
-// While judge returns an error nothing is pulled from it; it is looked up again within
-// seconds. Call it before [HostLink.Assignments], at most once.
+// OnAdmission has judge asked what the consumer says, each time that it is looked up: at
+// the start, after each reconnect, and every ten seconds. While judge returns an error
+// nothing is pulled from it; it is looked up again within seconds. While that error is
+// [ErrRefused], and before the first look, nothing of what is put is published: there is one
+// subject for the host of a name, and what another one says there would replace it. Call it
+// before anything is put, at most once.
 func (l *HostLink) OnAdmission(judge func(Installation, Admission) error) { l.admit = judge }
 
 // Delivery is one recorded-to-be assignment. Doc is nil for a marker (a deleted message):
@@ -64,52 +71,61 @@ func (l *HostLink) Assignments(ctx context.Context, handle func([]Delivery) erro
 	retry := newRetry(retryMin, bindRetryMax)
 	said := ""
 	var cons jetstream.Consumer
+	reconnected := l.nc.StatusChanged(nats.CONNECTED)
+	defer l.nc.RemoveStatusListener(reconnected)
 	for {
-		err := l.bind(ctx, &cons, handle, retry.reset)
+		err := l.bind(ctx, &cons, reconnected, handle, retry.reset)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		if err == nil {
+			continue
 		}
 		if text := err.Error(); text != said { // once, not at every attempt
 			l.log.Info("waiting for this host's assignments", "reason", text)
 			said = text
 		}
-		if err := retry.wait(ctx); err != nil {
-			return err
+		select {
+		case <-time.After(retry.delay()):
+		case <-reconnected:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
 
 const (
 	bindRetryMax = 5 * time.Second
+	// lookEvery is when an agent that pulls looks again at what its consumer says: another
+	// host may have been admitted, or the leader may ask for something.
+	lookEvery = 2 * pullExpiry
 	// nakDelay is when assignments come again that could not be recorded.
 	nakDelay = time.Second
 )
 
-// bind looks the consumer up and pulls from it until that fails. The handle is kept for
-// the next bind: it knows our pin, without which we would wait until the pin has expired.
-func (l *HostLink) bind(ctx context.Context, cons *jetstream.Consumer, handle func([]Delivery) error, worked func()) error {
+// bind looks the consumer up and pulls from it until that fails, or it is to be looked up
+// again (nil). The handle is kept for the next bind: it knows our pin, without which we would
+// wait until the pin has expired.
+func (l *HostLink) bind(ctx context.Context, cons *jetstream.Consumer, reconnected <-chan nats.Status, handle func([]Delivery) error, worked func()) error {
+	began := time.Now()
 	if err := l.lookUp(ctx, cons); err != nil {
 		return err
 	}
-	if i, as := l.seen(); l.admit != nil {
-		if err := l.admit(i, as); err != nil {
-			return err
-		}
-	}
 	worked()
-	reconnected := l.nc.StatusChanged(nats.CONNECTED)
-	defer l.nc.RemoveStatusListener(reconnected)
-	for {
+	for time.Since(began) < lookEvery {
 		if err := l.pull(ctx, *cons, reconnected, handle); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// lookUp makes or refreshes the handle and takes over what the consumer's metadata says.
+// lookUp makes or refreshes the handle, takes over what the consumer's metadata says, and has
+// it judged.
 func (l *HostLink) lookUp(ctx context.Context, cons *jetstream.Consumer) error {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
+	reconnects := l.nc.Stats().Reconnects
 	var err error
 	if *cons == nil {
 		*cons, err = l.js.Consumer(ctx, l.names.Assignments(), l.names.Consumer(l.host))
@@ -119,14 +135,21 @@ func (l *HostLink) lookUp(ctx context.Context, cons *jetstream.Consumer) error {
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		*cons = nil
 		l.setGone()
+		l.speak(true, reconnects) // or nobody would know that there is such a host
 		return errors.New("the coordinator has not admitted this host yet")
 	}
 	if err != nil {
 		return fmt.Errorf("look up the consumer: %w", err)
 	}
 	metadata := (*cons).CachedInfo().Config.Metadata
-	l.setAdmission(installationOf(metadata), admissionOf(metadata))
-	return nil
+	i := installationOf(metadata)
+	l.setAdmission(i)
+	if l.admit == nil {
+		return nil
+	}
+	err = l.admit(i, admissionOf(metadata))
+	l.speak(!errors.Is(err, ErrRefused), reconnects)
+	return err
 }
 
 // pull asks for MaxPull messages once and handles them as they come: the first at once,
@@ -250,16 +273,10 @@ func (l *HostLink) NothingDelivered(ctx context.Context) (bool, error) {
 	return info.Delivered.Consumer == 0 && info.NumPending == 0, nil
 }
 
-func (l *HostLink) setAdmission(i Installation, as Admission) {
+func (l *HostLink) setAdmission(i Installation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.inst, l.as, l.bound, l.gone = i, as, true, false
-}
-
-func (l *HostLink) seen() (Installation, Admission) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inst, l.as
+	l.inst, l.bound, l.gone = i, true, false
 }
 
 func (l *HostLink) setGone() {
@@ -275,33 +292,3 @@ func (l *HostLink) NoConsumer() bool {
 	defer l.mu.Unlock()
 	return l.gone
 }
-
-// PutState publishes a state, newest wins per subject, and repeats it until it is stored.
-// It never blocks.
-func (l *HostLink) PutState(s State, header nats.Header) {
-	l.put.put(&nats.Msg{Subject: l.names.StateProxy(l.host, s.Proxy, s.UID), Data: Encode(s), Header: header})
-}
-
-// PutHost is PutState for the host document.
-func (l *HostLink) PutHost(h Host) {
-	l.put.put(&nats.Msg{Subject: l.names.StateHost(l.host), Data: Encode(h)})
-}
-
-// Beat publishes a beat; it is lost while disconnected.
-func (l *HostLink) Beat(b Beat) error {
-	if !l.nc.IsConnected() { // or it would be kept, and be old when it is sent
-		return nats.ErrDisconnected
-	}
-	return l.nc.Publish(l.names.Beat(l.host), Encode(b))
-}
-
-// Flush waits until everything put was stored, or ctx ends.
-func (l *HostLink) Flush(ctx context.Context) error { return l.put.flush(ctx) }
-
-// FlushState waits until the newest state put of a uid was stored, or ctx ends.
-func (l *HostLink) FlushState(ctx context.Context, proxy, uid string) error {
-	return l.put.flushSubject(ctx, l.names.StateProxy(l.host, proxy, uid))
-}
-
-// Close stops the publisher and waits for its goroutines; what was not stored is dropped.
-func (l *HostLink) Close() { l.put.close() }

@@ -33,11 +33,15 @@ type Admission struct {
 	// Hosts that work for one of the incarnations in Recovers (joined by commas) take
 	// assignments again after it, whatever sequences they had seen.
 	Recovery, Recovers string
+	// Asked is a host id whose agent is to say everything again, though it be refused: what
+	// is stored of it was overwritten, or never came. Ask is a ULID of that wish.
+	Asked, Ask string
 }
 
 func (a Admission) metadata(inst Installation) map[string]string {
 	meta := inst.metadata()
-	for key, value := range map[string]string{metaHostID: a.HostID, metaWord: a.Word, metaRecovery: a.Recovery, metaRecovers: a.Recovers} {
+	for key, value := range map[string]string{metaHostID: a.HostID, metaWord: a.Word, metaRecovery: a.Recovery, metaRecovers: a.Recovers,
+		metaAsked: a.Asked, metaAsk: a.Ask} {
 		if value != "" {
 			meta[key] = value
 		}
@@ -46,7 +50,8 @@ func (a Admission) metadata(inst Installation) map[string]string {
 }
 
 func admissionOf(metadata map[string]string) Admission {
-	return Admission{HostID: metadata[metaHostID], Word: metadata[metaWord], Recovery: metadata[metaRecovery], Recovers: metadata[metaRecovers]}
+	return Admission{HostID: metadata[metaHostID], Word: metadata[metaWord], Recovery: metadata[metaRecovery], Recovers: metadata[metaRecovers],
+		Asked: metadata[metaAsked], Ask: metadata[metaAsk]}
 }
 
 // Refuses says why a host may not use the consumer, or nothing when it may.
@@ -133,12 +138,16 @@ func (f *Fleet) ResyncHost(ctx context.Context, host string, as Admission) error
 }
 
 // HostPulls tells whether somebody waits for the host's assignments right now. Between two
-// pulls nobody does for a moment, so it looks twice before it says no.
+// pulls nobody does for a moment, so it looks twice before it says no. Without a consumer
+// nobody can.
 func (f *Fleet) HostPulls(ctx context.Context, host string) (bool, error) {
 	ctx, cancel := attempt(ctx)
 	defer cancel()
 	for look := 0; ; look++ {
 		c, err := f.js.Consumer(ctx, f.names.Assignments(), f.names.Consumer(host))
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return false, nil
+		}
 		if err != nil {
 			return false, fmt.Errorf("look up the consumer of host %s: %w", host, err)
 		}

@@ -26,6 +26,7 @@ type putter struct {
 	ctx    context.Context // ends at close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	held   func() <-chan struct{} // nil while it may publish; else closed when to ask again
 
 	mu      sync.Mutex               // guards the fields that follow
 	pending map[string]*nats.Msg     // subject → newest that is not in flight
@@ -36,9 +37,9 @@ type putter struct {
 	closed  bool
 }
 
-func newPutter(js jetstream.JetStream, log *slog.Logger) *putter {
+func newPutter(js jetstream.JetStream, log *slog.Logger, held func() <-chan struct{}) *putter {
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &putter{js: js, log: log, ctx: ctx, cancel: cancel,
+	p := &putter{js: js, log: log, ctx: ctx, cancel: cancel, held: held,
 		pending: map[string]*nats.Msg{}, busy: map[string]chan struct{}{}, idle: make(chan struct{})}
 	close(p.idle)
 	return p
@@ -113,6 +114,14 @@ func (p *putter) run(subject string) {
 		m, ok := p.take(subject)
 		if !ok {
 			return
+		}
+		if asked := p.held(); asked != nil {
+			p.giveBack(m)
+			select {
+			case <-asked:
+			case <-p.ctx.Done(): // take sees the close
+			}
+			continue
 		}
 		err := p.publish(m)
 		if err == nil {

@@ -32,6 +32,8 @@ const (
 	metaWord         = "io.proxyfleet.word"
 	metaRecovery     = "io.proxyfleet.recovery"
 	metaRecovers     = "io.proxyfleet.recovers"
+	metaAsked        = "io.proxyfleet.asked"
+	metaAsk          = "io.proxyfleet.ask"
 	metaComplete     = "io.proxyfleet.complete" // "true" once every stream was made
 )
 

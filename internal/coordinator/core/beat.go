@@ -22,8 +22,12 @@ func (m *Model) onBeat(beat Beat) {
 		unknown := &host{name: beat.Host, id: doc.HostID}
 		m.do(AdmitHost{beat.Host, m.admission(unknown)})
 	}
-	if !m.live || h == nil || h.orders.Removed != nil || h.id != doc.HostID {
-		return // unknown, or another host of the name
+	if m.live && h != nil && h.id != doc.HostID {
+		m.noteClaim(h, doc)
+		return
+	}
+	if !m.live || h == nil || h.orders.Removed != nil {
+		return
 	}
 	m.noteRun(h, doc.Run)
 	if doc.Session < h.session {
@@ -33,6 +37,9 @@ func (m *Model) onBeat(beat Beat) {
 	h.lastBeat, h.asked = m.now, false
 	if !h.reachable {
 		m.back(h)
+	}
+	if h.doc == nil || h.replaced {
+		m.askAll(h, h.id)
 	}
 	m.noteIncarnation(h, doc)
 	if doc.NoConsumer {
@@ -116,12 +123,7 @@ func (m *Model) tickHost(h *host) {
 	m.tickFull(h)
 	m.tickOrders(h)
 	m.tickRuns(h)
-	if !h.reachable || h.doc == nil && h.rival == nil || m.now.Sub(h.lastBeat) < m.cfg.Silence {
-		return
-	}
-	if h.rival != nil { // it may be the one that pulls
-		m.hostSilent(h)
-	} else if !h.asked {
+	if h.reachable && h.id != "" && !h.asked && m.now.Sub(h.lastBeat) >= m.cfg.Silence {
 		h.asked = true
 		m.do(AskPulls{h.name})
 	}
@@ -140,14 +142,10 @@ func (m *Model) onPulls(e Pulls) {
 	m.hostSilent(h)
 }
 
-// hostSilent is where a host becomes unreachable.
+// hostSilent is where a host becomes unreachable. Another one that waits for the name is
+// heard at its next beat.
 func (m *Model) hostSilent(h *host) {
 	h.reachable, h.silentAt = false, m.now
-	if rival := h.rival; rival != nil {
-		h.rival = nil
-		m.meet(h, rival)
-		return
-	}
 	for _, other := range sorted(m.hosts) {
 		if rival := other.rival; rival != nil && rival.HostID == h.id {
 			m.meet(other, rival) // it has a new name

@@ -139,6 +139,7 @@ func (m *Model) onState(at bus.Parsed, msg bus.Msg) {
 		return
 	}
 	if m.live && b.host.id != "" && s.HostID != b.host.id {
+		b.host.replaced = b.host.replaced || b.state != nil
 		return // of a host that was replaced, or is not admitted
 	}
 	// While loading the newest that is stored counts, as it does when all is read at once.

@@ -44,6 +44,8 @@ func (m *Model) swap(d *decision, h *host, stays bool) (why string) {
 		return m.frozen
 	case h == nil || !h.reachable && (h.lost.IsZero() || d.next.Accepted.Spec.OnHostLoss == "wait"):
 		return fmt.Sprintf("host %s is silent, so what runs there could not be removed", d.next.Host)
+	case h.doc == nil && h.lost.IsZero():
+		return fmt.Sprintf("host %s has not said yet what it can change in place", d.next.Host)
 	}
 	req := m.request(d)
 	if stays {

@@ -120,7 +120,7 @@ func (m *Model) tickDrain(h *host) {
 		return
 	}
 	for p := range h.moving {
-		if b := m.binding(p.ledger.Host, p.ledger.UID); b == nil || b.host == h || b.state != nil && settled[b.state.Phase] {
+		if !m.onItsWay(p, h) {
 			delete(h.moving, p)
 		}
 	}
@@ -139,6 +139,29 @@ func (m *Model) tickDrain(h *host) {
 		m.sayHost(h, "Drained", bus.Event{Cause: "person", Message: "nothing of ours is left on it"})
 	}
 	h.drained = done
+}
+
+// onItsWay reports whether a proxy that left a host is not up elsewhere yet.
+func (m *Model) onItsWay(p *proxy, from *host) bool {
+	b := m.binding(p.ledger.Host, p.ledger.UID)
+	return b != nil && b.host != from && (b.state == nil || !settled[b.state.Phase])
+}
+
+// joinDrains finds those that are on their way from a drained host, by what is stored: a
+// takeover in the middle of a drain moves no more at once than the drain may. Rather too
+// many are found than too few: one that was up elsewhere and is being made anew counts again.
+func (m *Model) joinDrains() {
+	for _, p := range m.proxies {
+		if p.ledger.Pool != "" {
+			continue
+		}
+		for _, left := range p.ledger.Retired {
+			h := m.hosts[left.Host]
+			if h != nil && h.orders.Drain != nil && !left.Since.Before(h.orders.Drain.Since) && m.onItsWay(p, h) {
+				h.moving[p] = true
+			}
+		}
+	}
 }
 
 // settled are the phases in which a new instance is as far as it comes.

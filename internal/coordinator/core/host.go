@@ -25,6 +25,10 @@ type host struct {
 	doc       *bus.Host // newest of the admitted id; nil: none yet
 	docSeq    uint64    // of the newest document in the stream
 	rival     *bus.Host // newest of another id, which waits until the admitted one is silent
+	claimant  string    // another id that beats by the name
+	replaced  bool      // another id's documents stand where those of the admitted one were
+	wish      wish
+	word      string // why nobody may use the consumer, where no id is admitted
 	orders    bus.HostOrders
 	lost      time.Time // when it was given up; zero: it was not
 	echoes    echoes    // of the ledger entry
@@ -140,7 +144,7 @@ func (m *Model) joinHost(h *host) {
 		}
 	}
 	h.offer.Closed = m.closed(h) // before anything is placed
-	if h.doc != nil && known {
+	if known {
 		m.do(AdmitHost{h.name, m.admission(h)}) // its consumer may be missing
 	}
 	m.touch(h)
@@ -163,9 +167,9 @@ func (m *Model) meet(h *host, doc *bus.Host) {
 	case !h.reachable:
 		m.admit(h, doc)
 	default:
+		h.replaced = true
 		if h.rival == nil || h.rival.HostID != doc.HostID {
-			m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: fmt.Sprintf(
-				"host id %s claims the name while host id %s still beats; it is admitted once that is silent", doc.HostID, h.id)})
+			m.refuseClaim(h, doc.HostID)
 		}
 		h.rival = doc
 	}
@@ -178,6 +182,7 @@ func (m *Model) admit(h *host, doc *bus.Host) {
 		h.orders = bus.HostOrders{} // they were for another host
 	}
 	h.id, h.session, h.doc, h.rival = doc.HostID, 0, nil, nil
+	h.claimant, h.replaced, h.wish, h.word = "", false, wish{}, ""
 	h.lastBeat, h.asked, h.reachable, h.lost = m.now, false, true, time.Time{}
 	m.commitHost(h)
 	m.do(AdmitHost{h.name, m.admission(h)})
@@ -202,10 +207,18 @@ func (m *Model) admit(h *host, doc *bus.Host) {
 
 // admission is what the consumer of a host should say.
 func (m *Model) admission(h *host) bus.Admission {
-	return bus.Admission{
+	as := bus.Admission{
 		HostID: h.id, Word: fmt.Sprintf("the name %s belongs to host id %s as long as that one lives", h.name, h.id),
 		Recovery: m.recovery, Recovers: strings.Join(slices.Sorted(maps.Keys(m.taken)), ","),
+		Asked: h.wish.of, Ask: h.wish.id,
 	}
+	switch {
+	case h.orders.Removed != nil:
+		as.HostID, as.Word = "", m.removedText(h)
+	case h.id == "":
+		as.Word = h.word
+	}
+	return as
 }
 
 func (m *Model) commitHost(h *host) {
@@ -223,7 +236,7 @@ func (m *Model) update(h *host, doc *bus.Host) {
 		return
 	}
 	m.noteSession(h, doc.Session)
-	h.doc = doc
+	h.doc, h.replaced = doc, false
 	m.hear(h, doc.Incarnation)
 	o := h.offer
 	o.Backend, o.Zone, o.Labels, o.Offer = doc.Backend, doc.Zone, doc.Labels, doc.Offer

@@ -95,9 +95,12 @@ func (m *Model) meetRenamed(h, old *host, doc *bus.Host) {
 	if news {
 		m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: why})
 	}
-	if h.id == "" { // else its consumer is another's
-		m.do(AdmitHost{h.name, bus.Admission{Word: why}})
+	if h.id != "" { // its consumer is another's, and so was its document
+		h.replaced = h.orders.Removed == nil
+		return
 	}
+	h.word = why
+	m.do(AdmitHost{h.name, m.admission(h)})
 }
 
 // rename moves everything from a host's old name to its new one.
@@ -115,6 +118,7 @@ func (m *Model) rename(old, h *host, doc *bus.Host) {
 	}
 	delete(m.offers, old.name)
 	delete(m.hosts, old.name)
+	old.id = "" // it is marked to be shown
 	m.unput(Hosts, old.name)
 }
 

@@ -111,6 +111,10 @@ func (m *Model) lose(h *host, cause, why string) {
 // back ends what silence meant for a host.
 func (m *Model) back(h *host) {
 	h.reachable = true
+	if h.wish.of != "" && h.wish.of != h.id {
+		h.wish = wish{}
+		m.do(AdmitHost{h.name, m.admission(h)}) // another one was asked meanwhile
+	}
 	text := "it beats again"
 	if !h.lost.IsZero() {
 		h.lost = time.Time{}

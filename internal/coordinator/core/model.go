@@ -245,6 +245,7 @@ func (m *Model) onCaughtUp(lost string) {
 	for _, h := range sorted(m.hosts) {
 		m.joinHost(h)
 	}
+	m.joinDrains()
 	m.joinPools()
 	if lost != "" {
 		m.freeze(lost)

@@ -71,6 +71,7 @@ func (m *Model) dismiss(h *host) {
 		h.docSeq = 0
 	}
 	h.doc, h.rival, h.session = nil, nil, 0
+	h.claimant, h.replaced, h.wish = "", false, wish{}
 	h.unclaimed, h.menu, h.room, h.full, h.conditions = nil, "", "", nil, nil
 	m.do(DismissHost{h.name})
 }
@@ -116,7 +117,7 @@ func (m *Model) refuseRemoved(h *host, doc *bus.Host) {
 		m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: "host id " + doc.HostID + " is there again, but " + m.removedText(h)})
 	}
 	h.rival = doc
-	m.do(AdmitHost{h.name, bus.Admission{Word: m.removedText(h)}})
+	m.do(AdmitHost{h.name, m.admission(h)})
 }
 
 func (m *Model) removedText(h *host) string {

@@ -192,7 +192,7 @@ var closing = map[string]bool{
 
 // showHost brings the record of a host up to date.
 func (m *Model) showHost(h *host) {
-	if h.doc == nil {
+	if h.id == "" {
 		return
 	}
 	m.putDoc(Hosts, h.name, m.hostRecord(h))

@@ -274,6 +274,9 @@ func (s *script) print(b *strings.Builder, c Command, level string) {
 		if c.As.HostID == "" {
 			fmt.Fprintf(b, " nobody: %s", c.As.Word)
 		}
+		if c.As.Asked != "" {
+			fmt.Fprintf(b, ", and %s is asked to say everything again", c.As.Asked)
+		}
 		fmt.Fprintln(b)
 	case DismissHost:
 		fmt.Fprintf(b, "dismiss %s\n", c.Host)
