@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// quiet is how long a call may take before people see that it is going on: what ends
+	// quiet is how long a call, or a step of one, may take before people see it: what ends
 	// sooner needs one state, not two.
 	quiet = 50 * time.Millisecond
 	// pace is the shortest time between two states of progress.
@@ -44,7 +44,7 @@ func (p *progress) report(step backends.Progress) {
 		return
 	}
 	p.waiting = true
-	p.timer.Reset(max(0, time.Until(p.last.Add(pace))))
+	p.timer.Reset(max(quiet, time.Until(p.last.Add(pace))))
 }
 
 // fire publishes the newest step.
