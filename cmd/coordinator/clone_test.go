@@ -117,14 +117,11 @@ func TestACloneOfAHostStaysRefusedThroughATakeover(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Somebody's documents stand there all the same, and then another one takes over.
-	for subject, doc := range map[string]any{
-		bus.Names{}.StateHost("kvm-1"):                         bus.Host{Type: bus.TypeHost, HostID: clone.HostID(), Session: 9, Counter: 9, Backend: "sim"},
-		bus.Names{}.StateProxy("kvm-1", "crawl-1", before.UID): bus.State{Type: bus.TypeState, HostID: clone.HostID(), Session: 9, Counter: 9, Proxy: "crawl-1", UID: before.UID, Phase: bus.PhaseFailed},
-	} {
-		if _, err := js.Publish(bustest.Context(t), subject, bus.Encode(doc)); err != nil {
-			t.Fatal(err)
-		}
+	// Its document stands there all the same, and then another one takes over. By the digest
+	// of its states the host differs in nothing.
+	doc := bus.Encode(bus.Host{Type: bus.TypeHost, HostID: clone.HostID(), Session: 9, Counter: 9, Backend: "sim"})
+	if _, err := js.Publish(bustest.Context(t), bus.Names{}.StateHost("kvm-1"), doc); err != nil {
+		t.Fatal(err)
 	}
 	stopFirst()
 	bustest.Eventually(t, "the second one leads", func() error {
