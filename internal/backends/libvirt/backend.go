@@ -47,6 +47,7 @@ var (
 	_ backends.Backend     = (*Backend)(nil)
 	_ backends.Watcher     = (*Backend)(nil)
 	_ backends.ImageKeeper = (*Backend)(nil)
+	_ backends.Tidier      = (*Backend)(nil)
 )
 
 // New checks the configuration and returns a backend. It does not connect: a daemon that is

@@ -46,8 +46,8 @@ func TestConformanceThroughVolumes(t *testing.T) {
 }
 
 // unfilled reports whether a marker was made and not written. Through volumes that takes two
-// calls, and one that was cut off in between says of nobody whose it is: no listing has it. It
-// goes with the next create or delete of its uid, which the end of the suite looks at.
+// calls, and one that was cut off in between says of no uid: no listing has it. It goes with
+// Tidy, or the next create or delete of its uid, which the end of the suite looks at.
 func unfilled(path string) bool {
 	data, err := os.ReadFile(path)
 	return err == nil && strings.HasSuffix(path, ".json") && len(bytes.Trim(data, "\x00")) == 0

@@ -102,11 +102,11 @@ func (d daemon) foreignUpload(t testing.TB, ref backends.Ref, mark backends.Mark
 	put(n+".qcow2", "somebody's")
 	if mark.UID != "" {
 		m := marker{Installation: mark.Installation, HostID: mark.HostID, Proxy: mark.Proxy, UID: mark.UID, CreatedAt: mark.CreatedAt}
-		put(n+".json", string(record(m.text())))
+		put(markerName(n, backends.Owner{Installation: mark.Installation, HostID: mark.HostID}), string(record(m.text())))
 	}
 	return func() string {
 		a, err1 := os.ReadFile(d.PoolDir() + "/" + n + ".qcow2")
-		b, _ := os.ReadFile(d.PoolDir() + "/" + n + ".json")
+		b, _ := os.ReadFile(d.PoolDir() + "/" + markerName(n, backends.Owner{Installation: mark.Installation, HostID: mark.HostID}))
 		return fmt.Sprint(string(a), err1, string(b))
 	}
 }

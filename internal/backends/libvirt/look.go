@@ -94,6 +94,10 @@ func (b *Backend) lookFor(s *session, p storage, ref backends.Ref, owned bool) (
 		return belongings{}, backends.Errorf(backends.ErrConflict, "look for files",
 			"the files of %s in the pool belong to installation %s, host %s, proxy %s, uid %s; they are left alone", n, m.Installation, m.HostID, m.Proxy, m.UID)
 	}
+	if has.foreign != "" {
+		return belongings{}, backends.Errorf(backends.ErrConflict, "look for files",
+			"the marker %s in the pool is of another host or installation; it and what goes with it are left alone", has.foreign)
+	}
 	if has.marked || has.claimed || owned {
 		return has, nil
 	}

@@ -1,6 +1,8 @@
 package libvirt
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"strconv"
@@ -15,6 +17,13 @@ const (
 	markPrefix    = "proxyfleet"
 	markElement   = "instance"
 )
+
+// ownerTag stands in names of what has to be known as an owner's before anything is written
+// into it. It is 8 hex digits of a hash.
+func ownerTag(o backends.Owner) string {
+	sum := sha256.Sum256([]byte(o.Installation + "\x00" + o.HostID))
+	return hex.EncodeToString(sum[:4])
+}
 
 // domainMark is what a domain carries of ours.
 type domainMark struct {

@@ -19,6 +19,7 @@ import (
 type place struct {
 	dir    string
 	uuid   string // of the pool
+	tag    string // of the owner
 	images *images.Cache
 }
 
@@ -28,6 +29,13 @@ func (p place) seed(name string) string { return filepath.Join(p.dir, name+".iso
 func (p place) marker(name string) string {
 	return filepath.Join(p.state(), name+".json")
 }
+
+// draft is a marker on its way. Its name says whose it is, and so do those of writes to it that
+// were cut off.
+func (p place) draft(name string) string {
+	return filepath.Join(p.state(), name+"."+p.tag+".new")
+}
+
 func (p place) nvram(name string) string   { return filepath.Join(p.state(), name+".nvram") }
 func (p place) console(name string) string { return filepath.Join(p.state(), name+".log") }
 

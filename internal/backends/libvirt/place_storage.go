@@ -69,7 +69,11 @@ func (p place) writeMarker(s *session, name string, m marker) error {
 			return fileError("write marker", err)
 		}
 	}
-	return fileError("write marker", replace(p.marker(name), m.text()))
+	err := replace(p.draft(name), m.text())
+	if err == nil {
+		err = os.Rename(p.draft(name), p.marker(name))
+	}
+	return fileError("write marker", err)
 }
 
 // replace puts content in place as a whole, for root's eyes only.

@@ -80,7 +80,7 @@ func (b *Backend) anyPool(s *session) (poolState, error) {
 	if err != nil {
 		return poolState{}, fileError("storage pool", err)
 	}
-	p.storage, p.dir = place{dir, desc.UUID, b.images}, dir
+	p.storage, p.dir = place{dir, desc.UUID, ownerTag(b.owner), b.images}, dir
 	return p, nil
 }
 

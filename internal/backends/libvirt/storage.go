@@ -53,6 +53,8 @@ type storage interface {
 	// seedIs reports whether the seed has exactly this content.
 	seedIs(s *session, name string, iso []byte) (bool, error)
 	writeSeed(s *session, name string, iso []byte) error
+	// tidy removes markers of this agent's own that were begun and never written.
+	tidy(s *session, now time.Time) error
 	// remove removes a piece; that it is gone already is no error.
 	remove(s *session, p piece) error
 
@@ -89,8 +91,9 @@ func (i inventory) disk(name string) (piece, bool) { return disk(i.pieces[name])
 type belongings struct {
 	marker marker
 	marked bool // the marker is there and was read
-	// claimed says that a marker is there that was never filled: a write that was cut off.
+	// claimed says that a marker of ours is there that was never filled: a write that was cut off.
 	claimed bool
+	foreign string  // a marker of somebody else's beside or in place of ours; empty: none is known
 	pieces  []piece // the marker is the last of them
 }
 

@@ -3,8 +3,6 @@ package libvirt
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"os"
 	"slices"
@@ -34,8 +32,7 @@ type baseRecord struct {
 // off, and not by another agent's that is under way.
 func (v volumes) baseStem(digest string) string {
 	_, sum, _ := strings.Cut(digest, ":")
-	owner := sha256.Sum256([]byte(v.b.owner.Installation + "\x00" + v.b.owner.HostID))
-	return basePrefix + sum[:24] + "-" + hex.EncodeToString(owner[:4])
+	return basePrefix + sum[:24] + "-" + ownerTag(v.b.owner)
 }
 
 func (v volumes) baseName(digest, format string) string { return v.baseStem(digest) + "." + format }
@@ -253,8 +250,8 @@ func (v volumes) bases(s *session) ([]images.Stored, error) {
 // ownBase reports whether a volume's name is that of a base of this agent's, or its record.
 func (v volumes) ownBase(name string) bool {
 	stem, _, _ := strings.Cut(name, ".")
-	own := v.baseStem("sha256:" + strings.Repeat("0", 64))
-	return len(stem) == len(own) && strings.HasPrefix(stem, basePrefix) && stem[len(stem)-8:] == own[len(own)-8:]
+	sum, own := strings.CutSuffix(strings.TrimPrefix(stem, basePrefix), "-"+ownerTag(v.b.owner))
+	return own && len(sum) == 24 && strings.HasPrefix(stem, basePrefix)
 }
 
 func (v volumes) builtOn(s *session) (map[string]bool, error) {

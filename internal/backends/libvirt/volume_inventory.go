@@ -1,6 +1,7 @@
 package libvirt
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,8 @@ type volumeMemory struct {
 	mu      sync.Mutex        // guards the fields that follow
 	markers map[string]marker // by key of the volume
 	sizes   map[string]rememberedSize
+	// unwritten are markers without content, by name, and when they were first seen.
+	unwritten map[string]time.Time
 	// changing holds one token, for whoever creates or removes a volume: tools like LVM's are
 	// not fond of company.
 	changing chan struct{}
@@ -29,7 +32,7 @@ type rememberedSize struct {
 const sizeAge = time.Minute
 
 func newVolumeMemory() *volumeMemory {
-	return &volumeMemory{markers: map[string]marker{}, sizes: map[string]rememberedSize{}, changing: make(chan struct{}, 1)}
+	return &volumeMemory{markers: map[string]marker{}, sizes: map[string]rememberedSize{}, unwritten: map[string]time.Time{}, changing: make(chan struct{}, 1)}
 }
 
 // pieces are the volumes of instances, by instance name. Markers come last.
@@ -38,21 +41,21 @@ func (v volumes) pieces(s *session) (map[string][]piece, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, markers := map[string][]piece{}, map[string]piece{}
+	found, markers := map[string][]piece{}, map[string][]piece{}
 	for _, vol := range all {
 		name, suffix, ok := nameOf(vol.Name)
 		switch {
 		case !ok:
-		case suffix == "json":
-			markers[name] = piece{kind: "marker", name: vol.Name, vol: vol}
+		case strings.HasSuffix(suffix, ".json"):
+			markers[name] = append(markers[name], piece{kind: "marker", name: vol.Name, vol: vol})
 		case suffix == v.format("qcow2"):
 			found[name] = append(found[name], piece{kind: "volume", name: vol.Name, vol: vol})
 		default:
 			found[name] = append(found[name], piece{kind: kindOf(suffix), name: vol.Name, vol: vol})
 		}
 	}
-	for name, m := range markers {
-		found[name] = append(found[name], m)
+	for name, of := range markers {
+		found[name] = append(found[name], of...)
 	}
 	return found, nil
 }
@@ -64,24 +67,19 @@ func (v volumes) inventory(s *session) (inventory, error) {
 	}
 	found := inventory{pieces: pieces}
 	for name, of := range pieces {
-		last := of[len(of)-1]
-		if last.kind != "marker" {
-			continue
-		}
-		m, filled, err := v.readMarker(s, last.vol, true)
-		switch {
-		case s.ctx.Err() != nil:
-			return inventory{}, err
-		case err != nil:
-			found.unread = append(found.unread, backends.Unread{What: last.name, Err: err})
-			continue
-		case !filled || backends.InstanceName(m.UID) != name:
-			continue
-		}
-		found.markers = append(found.markers, m)
-		for i := range of {
-			if of[i].kind == "volume" {
-				of[i].bytes = v.size(s, of[i].vol, m)
+		for _, x := range of {
+			if x.kind != "marker" {
+				continue
+			}
+			m, filled, err := v.readMarker(s, x.vol, true)
+			switch {
+			case s.ctx.Err() != nil:
+				return inventory{}, err
+			case err != nil:
+				found.unread = append(found.unread, backends.Unread{What: x.name, Err: err})
+			case filled && backends.InstanceName(m.UID) == name:
+				found.markers = append(found.markers, m)
+				v.measure(s, of, m)
 			}
 		}
 	}
@@ -94,13 +92,36 @@ func (v volumes) belongings(s *session, name string) (belongings, error) {
 		return belongings{}, err
 	}
 	has := belongings{pieces: all[name]}
-	if n := len(has.pieces); n > 0 && has.pieces[n-1].kind == "marker" {
-		if has.marker, has.marked, err = v.readMarker(s, has.pieces[n-1].vol, false); err != nil {
-			return belongings{}, err
+	for _, x := range has.pieces {
+		if x.kind != "marker" {
+			continue
 		}
-		has.claimed = !has.marked
+		m, filled, err := v.readMarker(s, x.vol, false)
+		own := x.name == markerName(name, v.b.owner)
+		switch {
+		case err != nil:
+			return belongings{}, err
+		case own && !filled:
+			has.claimed = true
+		case own:
+			has.marker, has.marked = m, true
+		default:
+			has.foreign = x.name
+			if filled && !has.marked {
+				has.marker, has.marked = m, true
+			}
+		}
 	}
 	return has, nil
+}
+
+// measure reads what the disk among the pieces takes.
+func (v volumes) measure(s *session, pieces []piece, m marker) {
+	for i := range pieces {
+		if pieces[i].kind == "volume" {
+			pieces[i].bytes = v.size(s, pieces[i].vol, m)
+		}
+	}
 }
 
 // size is what a disk takes in the pool: what it may take at most on a device, and otherwise

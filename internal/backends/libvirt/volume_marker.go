@@ -52,7 +52,7 @@ func (v volumes) writeMarker(s *session, name string, m marker) error {
 	if len(text) > recordSize {
 		return backends.Errorf(backends.ErrPermanent, "write marker", "the marker of proxy %s is larger than %d bytes", m.Proxy, recordSize)
 	}
-	vol, err := v.room(s, markerName(name), "marker", recordSize)
+	vol, err := v.room(s, markerName(name, v.b.owner), "marker", recordSize)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,9 @@ var _ storage = volumes{}
 // the marker.
 //
 //	N.qcow2, N.raw                      the disk: an overlay on a base, or a copy where volumes are devices
-//	N.iso, N.json                       the seed, the marker
+//	N.iso                               the seed
+//	N.<owner>.json                      the marker. It is made and then written: until then its
+//	                                    name says whose it is
 //	pf-base-<digest>-<owner>.qcow2      a base of this agent's own
 //	pf-base-<digest>-<owner>.json       its record, written last
 type volumes struct {
@@ -41,8 +43,10 @@ func (v volumes) format(of string) string {
 
 func (v volumes) disk(name string) string { return name + "." + v.format("qcow2") }
 
-func seedName(name string) string   { return name + ".iso" }
-func markerName(name string) string { return name + ".json" }
+func seedName(name string) string { return name + ".iso" }
+
+// markerName is that of an owner's marker.
+func markerName(name string, o backends.Owner) string { return name + "." + ownerTag(o) + ".json" }
 
 // list reads the names of all volumes in one call.
 func (v volumes) list(s *session) ([]golibvirt.StorageVol, error) {
