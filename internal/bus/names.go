@@ -152,7 +152,7 @@ func (n Names) Parse(subject string) (p Parsed, ok bool) {
 	p.Kind = t[0]
 	switch {
 	case len(t) == 1 && (p.Kind == "fence" || p.Kind == "lease"):
-	case p.Kind == "intent" && len(t) == 3, p.Kind == "ledger" && len(t) == 3:
+	case p.Kind == "intent" && len(t) == 3 && (t[1] == "proxy" || t[1] == "pool"), p.Kind == "ledger" && len(t) == 3:
 		p.Class, p.Name = t[1], t[2]
 	case p.Kind == "assign" && len(t) == 4:
 		p.Host, p.Proxy, p.UID = t[1], t[2], t[3]

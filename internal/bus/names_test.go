@@ -27,7 +27,7 @@ func TestSubjectsAreTakenApartAsTheyWereMade(t *testing.T) {
 }
 
 func TestOtherSubjectsAreNotTakenApart(t *testing.T) {
-	for _, s := range []string{"", "fleet", "fleet.", "fleets.fence", "other.fence", "fleet.fence.x", "fleet.intent.proxy", "fleet.intent.proxy.a.b",
+	for _, s := range []string{"", "fleet", "fleet.", "fleets.fence", "other.fence", "fleet.fence.x", "fleet.intent.proxy", "fleet.intent.proxy.a.b", "fleet.intent.proxies.a",
 		"fleet.assign.h.p", "fleet.state.h.vm", "fleet.state.h.proxy.p", "fleet.state.h.other.p.u", "fleet.beat", "fleet.unknown.a"} {
 		if p, ok := (bus.Names{}).Parse(s); ok {
 			t.Errorf("%q: got %+v", s, p)

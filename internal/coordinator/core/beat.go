@@ -26,6 +26,9 @@ func (m *Model) onBeat(beat Beat) {
 		m.noteClaim(h, doc)
 		return
 	}
+	if m.live && h != nil && h.orders.Removed != nil && doc.NoConsumer {
+		m.refuseRemoved(h) // nothing else would tell its agent why nothing comes any more
+	}
 	if !m.live || h == nil || h.orders.Removed != nil {
 		return
 	}

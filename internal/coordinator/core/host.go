@@ -25,7 +25,7 @@ type host struct {
 	doc       *bus.Host // newest of the admitted id; nil: none yet
 	docSeq    uint64    // of the newest document in the stream
 	rival     *bus.Host // newest of another id, which waits until the admitted one is silent
-	claimant  string    // another id that beats by the name
+	claimant  string    // the id that beats by the name and was refused
 	replaced  bool      // another id's documents stand where those of the admitted one were
 	wish      wish
 	word      string // why nobody may use the consumer, where no id is admitted
@@ -161,7 +161,8 @@ func (m *Model) meet(h *host, doc *bus.Host) {
 	case h.id == "":
 		m.admit(h, doc)
 	case h.orders.Removed != nil && doc.HostID == h.id:
-		m.refuseRemoved(h, doc)
+		h.rival = doc
+		m.refuseRemoved(h)
 	case doc.HostID == h.id:
 		m.update(h, doc)
 	case !h.reachable:

@@ -191,6 +191,7 @@ func (m *Model) do(c Command) {
 func (m *Model) onMessage(msg bus.Msg) {
 	at, ok := m.cfg.Names.Parse(msg.Subject)
 	if !ok {
+		m.noteStray(msg)
 		return
 	}
 	if at.Kind == "assign" || at.Kind == "ledger" || at.Kind == "fence" {
@@ -200,7 +201,7 @@ func (m *Model) onMessage(msg bus.Msg) {
 		h := m.host(at.Host)
 		h.sent = append(h.sent, msg.Seq)
 	}
-	if len(msg.Data) == 0 { // a marker: something was removed, and absence decides nothing
+	if len(msg.Data) == 0 && at.Kind != "intent" { // a marker: something was removed, and absence decides nothing
 		if !m.live {
 			m.unload(at)
 		}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"proxyfleet/internal/bus"
@@ -94,6 +95,17 @@ func (m *Model) onIntent(name string, msg bus.Msg) {
 		m.sayProxy(p, "IntentRejected", p.intent.rejected(p.ledger.IntentSeq))
 	}
 	m.mark(p)
+}
+
+// noteStray tells of what was stored among the intents where nobody's name is: whoever
+// published it was told that it is stored.
+func (m *Model) noteStray(msg bus.Msg) {
+	names := m.cfg.Names
+	if !strings.HasPrefix(msg.Subject, strings.TrimSuffix(names.AllIntents(), ">")) {
+		return
+	}
+	m.sayFleet("IntentRejected", fmt.Sprintf("what is on subject %.80q is nobody's: an intent belongs on %s or %s",
+		msg.Subject, names.IntentProxy("<name>"), names.IntentPool("<name>")), msg.Seq)
 }
 
 func (m *Model) onLedger(name string, msg bus.Msg) {

@@ -110,13 +110,13 @@ func (m *Model) followRemoved(d *decision) {
 	}
 }
 
-// refuseRemoved answers a removed host that is there again. Its agent reads the word in the
-// metadata of its consumer.
-func (m *Model) refuseRemoved(h *host, doc *bus.Host) {
-	if h.rival == nil {
-		m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: "host id " + doc.HostID + " is there again, but " + m.removedText(h)})
+// refuseRemoved answers a removed host that beats: again, or still. Its agent reads the word
+// in the metadata of its consumer.
+func (m *Model) refuseRemoved(h *host) {
+	if h.claimant != h.id {
+		m.sayHost(h, "HostRefused", bus.Event{Cause: "host", Message: "host id " + h.id + " beats, but " + m.removedText(h)})
 	}
-	h.rival = doc
+	h.claimant = h.id
 	m.do(AdmitHost{h.name, m.admission(h)})
 }
 
@@ -127,7 +127,7 @@ func (m *Model) removedText(h *host) string {
 
 // welcome takes a removed host back.
 func (m *Model) welcome(h *host) (any, *intents.Invalid) {
-	h.orders.Removed = nil
+	h.orders.Removed, h.claimant = nil, ""
 	m.sayHost(h, "HostWelcomed", bus.Event{Cause: "person", Message: "it is a host of the fleet again"})
 	for _, p := range sorted(m.proxies) {
 		if slices.ContainsFunc(p.ledger.Retired, func(r bus.Retired) bool { return r.Host == h.name && r.Stranded }) {

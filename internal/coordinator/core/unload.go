@@ -11,17 +11,9 @@ import (
 // is live it ends things itself, and what others end decides nothing.
 func (m *Model) unload(at bus.Parsed) {
 	switch {
-	case at.Kind == "intent" && at.Class == "proxy":
-		if p := m.proxies[at.Name]; p != nil {
-			p.intent, p.trace = newest[bus.Intent]{}, ""
-		}
 	case at.Kind == "ledger" && at.Class == "proxy":
 		if p := m.proxies[at.Name]; p != nil {
 			p.ledger, p.ledgerSeq, p.stored, p.echoes = emptyLedger(at.Name), 0, false, echoes{}
-		}
-	case at.Kind == "intent" && at.Class == "pool":
-		if po := m.pools[at.Name]; po != nil {
-			po.intent, po.trace = newest[bus.PoolIntent]{}, ""
 		}
 	case at.Kind == "ledger" && at.Class == "pool":
 		if po := m.pools[at.Name]; po != nil {
