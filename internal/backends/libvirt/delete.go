@@ -37,7 +37,7 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 		return err
 	}
 	if found.there {
-		if err := removeDomain(s, found.dom); err != nil {
+		if err := removeDomain(s, found.dom, ref.Proxy); err != nil {
 			return err
 		}
 		b.marks.forget(found.dom.UUID)
@@ -58,13 +58,17 @@ func (b *Backend) Delete(ctx context.Context, ref backends.Ref) error {
 	return backends.Step(ctx, "done")
 }
 
-// removeDomain switches a domain off and undefines it.
-func removeDomain(s *session, dom golibvirt.Domain) error {
+// removeDomain switches a domain off and undefines it. While something is done with it that
+// this would end, it is left as it is.
+func removeDomain(s *session, dom golibvirt.Domain, proxy string) error {
 	active, lasting, err := activity(s, dom)
 	if err != nil && backends.Class(err) != backends.ErrNotFound {
 		return err
 	}
 	if active {
+		if err := undisturbed(s, dom, proxy); err != nil {
+			return err
+		}
 		err := s.write("domain.destroy", "destroy domain", func(l *golibvirt.Libvirt) error {
 			return gone(l.DomainDestroyFlags(dom, 0))
 		})

@@ -43,6 +43,8 @@ func classify(op string, err error) error {
 		return backends.Wrap(backends.ErrPermanent, op, err, "this host's libvirt cannot make such a guest")
 	case golibvirt.ErrNoSupport, golibvirt.ErrOperationUnsupported:
 		return backends.Wrap(backends.ErrHostFault, op, err, "this host's libvirt cannot do it")
+	case golibvirt.ErrOperationTimeout:
+		return backends.Wrap(backends.ErrTransient, op, err, "something else is being done with the guest, and libvirt waited for its end in vain")
 	case golibvirt.ErrInternalError, golibvirt.ErrSystemError:
 		// What the system, QEMU or LVM refused has no code of its own; its text is all that there
 		// is.

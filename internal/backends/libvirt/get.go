@@ -32,7 +32,7 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 	if err == nil && i.Status == backends.StatusRunning {
 		i.Addresses, i.AddressUnread = b.addresses(s, found.dom, macAddress(ref.UID))
 		if err = ctx.Err(); err == nil {
-			b.remark(s, &i)
+			b.remark(s, found.dom, &i)
 		}
 	}
 	if err != nil && ctx.Err() != nil {
@@ -41,13 +41,16 @@ func (b *Backend) Get(ctx context.Context, ref backends.Ref) (backends.Instance,
 	return i, err
 }
 
-// remark tells what is strange about a running guest's addresses.
-func (b *Backend) remark(s *session, i *backends.Instance) {
+// remark tells what is strange about a running guest: its addresses, and what is done with it.
+func (b *Backend) remark(s *session, dom golibvirt.Domain, i *backends.Instance) {
 	shared, silent := b.guests.saw(i.Mark, i.Addresses, i.AddressUnread, b.now())
+	j, _ := jobOf(s, dom)
 	switch {
 	case i.Reason != "":
 	case shared != "":
 		i.Reason, i.Message = "AddressShared", shared+": one of them is configured by hand, or two DHCP servers answer"
+	case j.name != "":
+		i.Reason, i.Message = "JobRunning", fmt.Sprintf("libvirt is at a %s of the guest; changes wait for it. To end it: %s", j.name, j.end)
 	case silent >= silentAfter:
 		i.Reason, i.Message = "GuestSilent", fmt.Sprintf("the guest runs and has reported no address for %s", silent.Round(time.Minute))
 		if p, err := b.anyPool(s); err == nil {

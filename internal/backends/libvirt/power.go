@@ -26,6 +26,9 @@ func (w *work) stop(s *session) error {
 	if err != nil || state == golibvirt.DomainShutoff {
 		return err
 	}
+	if err := undisturbed(s, w.dom, w.r.Proxy); err != nil {
+		return err
+	}
 	if state == golibvirt.DomainRunning || state == golibvirt.DomainBlocked {
 		w.report(backends.Progress{Step: "shutting down"})
 		err := s.write("domain.shutdown", "shut domain down", func(l *golibvirt.Libvirt) error {

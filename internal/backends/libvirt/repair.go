@@ -149,6 +149,9 @@ func (w *work) start(s *session) error {
 	case migrated:
 		return migratedAway(w.r.Proxy)
 	case restart:
+		if err := undisturbed(s, w.dom, w.r.Proxy); err != nil {
+			return err
+		}
 		if err := w.destroy(s); err != nil {
 			return err
 		}
