@@ -17,7 +17,8 @@ func publishFenced(ctx context.Context, js jetstream.JetStream, fence string, ex
 	ctx, cancel := attemptOn(ctx, js.Conn())
 	defer cancel()
 	if len(msgs) > 1 {
-		return publishBatch(ctx, js, fence, expected, msgs)
+		// The expectation stands on the first message alone: the server refuses it on a later one.
+		return publishBatch(ctx, js, msgs, jetstreamext.WithBatchExpectLastSequenceForSubject(expected, fence))
 	}
 	ack, err := js.PublishMsg(ctx, copyMsg(msgs[0]), fenced(expected, fence)...)
 	if err != nil {
@@ -33,11 +34,10 @@ func fenced(expected uint64, fence string) []jetstream.PublishOpt {
 	}
 }
 
-// publishBatch sends msgs once as an atomic batch that is stored only while the last
-// message of the fence's subject has the expected sequence. The expectation stands on the
-// first message alone: the server refuses it on a later one. Messages are copied, so that
-// the same ones can be sent again.
-func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, expected uint64, msgs []*nats.Msg) (uint64, error) {
+// publishBatch sends msgs once as an atomic batch, the first one with options of its own, and
+// returns the sequence of the last one. Messages are copied, so that the same ones can be sent
+// again.
+func publishBatch(ctx context.Context, js jetstream.JetStream, msgs []*nats.Msg, first ...jetstreamext.BatchMsgOpt) (uint64, error) {
 	// Waiting for an ack of the first message would cost a round trip, and tell nothing
 	// that the commit does not.
 	batch, err := jetstreamext.NewBatchPublisher(js, jetstreamext.BatchFlowControl{})
@@ -46,9 +46,9 @@ func publishBatch(ctx context.Context, js jetstream.JetStream, fence string, exp
 	}
 	last := len(msgs) - 1
 	for i, m := range msgs[:last] {
-		var opts []jetstreamext.BatchMsgOpt
-		if i == 0 {
-			opts = append(opts, jetstreamext.WithBatchExpectLastSequenceForSubject(expected, fence))
+		opts := first
+		if i > 0 {
+			opts = nil
 		}
 		if err := batch.AddMsg(copyMsg(m), opts...); err != nil {
 			return 0, err

@@ -11,15 +11,21 @@ import (
 )
 
 const (
-	// maxPuts are in flight at once, each on a goroutine, far below the 4,000 from which the
-	// client library stalls.
-	maxPuts = 256
+	// maxPuts are in flight one by one, each on a goroutine.
+	maxPuts = 64
+	// manyPuts that wait go together, as batches of maxPutBatch at most: a server that syncs
+	// every write syncs a batch once.
+	manyPuts    = 64
+	maxPutBatch = 500
+	// singly is how long no batch is tried after one that was not stored.
+	singly = 10 * time.Second
 	// putTimeout is when the answer to a put counts as lost.
 	putTimeout = 10 * time.Second
 )
 
 // putter publishes the newest message of each subject until it is stored: one in flight
-// per subject, so that an older document never follows a newer one.
+// per subject, so that an older document never follows a newer one. Few go one by one, each
+// acked as soon as it can be; many go as batches, one after another.
 type putter struct {
 	js     jetstream.JetStream
 	log    *slog.Logger
@@ -33,6 +39,8 @@ type putter struct {
 	busy    map[string]chan struct{} // subjects that wait or are worked on; closed when all of one is stored
 	waiting []string                 // those of busy that no goroutine has taken up yet
 	workers int
+	batch   bool          // one is in flight
+	noBatch time.Time     // none before
 	idle    chan struct{} // closed while nothing is pending or busy
 	closed  bool
 }
@@ -58,27 +66,95 @@ func (p *putter) put(m *nats.Msg) {
 	if p.busy[m.Subject] == nil {
 		p.busy[m.Subject] = make(chan struct{})
 		p.waiting = append(p.waiting, m.Subject)
-		if p.workers < maxPuts {
-			p.workers++
-			p.wg.Go(p.work)
-		}
+		p.hire()
+	}
+}
+
+// hire has a goroutine for each subject that waits, up to maxPuts. The caller holds mu.
+func (p *putter) hire() {
+	for p.workers < min(maxPuts, len(p.waiting)) {
+		p.workers++
+		p.wg.Go(p.work)
 	}
 }
 
 // work goes through the subjects that wait.
 func (p *putter) work() {
 	for {
-		p.mu.Lock()
-		if len(p.waiting) == 0 {
-			p.workers--
-			p.mu.Unlock()
+		p.allowed()
+		switch subjects := p.next(); len(subjects) {
+		case 0:
 			return
+		case 1:
+			p.run(subjects[0])
+		default:
+			p.together(subjects)
 		}
-		subject := p.waiting[0]
-		p.waiting = p.waiting[1:]
-		p.mu.Unlock()
-		p.run(subject)
 	}
+}
+
+// allowed waits until it may publish, or for the close.
+func (p *putter) allowed() {
+	for asked := p.held(); asked != nil && p.ctx.Err() == nil; asked = p.held() {
+		select {
+		case <-asked:
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// next takes one of the subjects that wait, or many for a batch. There is none, and the
+// goroutine that asks ends, where nothing waits or where a batch has to end first.
+func (p *putter) next() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := min(1, len(p.waiting))
+	if len(p.waiting) >= manyPuts && time.Now().After(p.noBatch) {
+		n = min(len(p.waiting), maxPutBatch)
+		if p.batch {
+			n = 0
+		}
+	}
+	if n == 0 {
+		p.workers--
+	}
+	p.batch = p.batch || n > 1
+	subjects := p.waiting[:n:n]
+	p.waiting = p.waiting[n:]
+	return subjects
+}
+
+// together publishes what is pending on many subjects as one batch. Those that are not stored
+// then, or have become newer, wait again.
+func (p *putter) together(subjects []string) {
+	msgs := make([]*nats.Msg, len(subjects))
+	p.mu.Lock()
+	for i, subject := range subjects {
+		msgs[i] = p.pending[subject]
+		delete(p.pending, subject)
+	}
+	p.mu.Unlock()
+	ctx, cancel := attemptOn(p.ctx, p.js.Conn())
+	_, err := publishBatch(ctx, p.js, msgs)
+	cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.batch = false
+	if err != nil {
+		p.noBatch = time.Now().Add(singly)
+		p.log.Debug("states were not stored together; going on one by one", "states", len(msgs), "err", err)
+	}
+	for i, subject := range subjects {
+		if err != nil {
+			p.giveBack(msgs[i])
+		}
+		if p.pending[subject] != nil && !p.closed {
+			p.waiting = append(p.waiting, subject)
+		} else {
+			p.done(subject)
+		}
+	}
+	p.hire()
 }
 
 // take returns the newest message of a subject, or ends the work on it.
@@ -88,20 +164,23 @@ func (p *putter) take(subject string) (*nats.Msg, bool) {
 	m, ok := p.pending[subject]
 	delete(p.pending, subject)
 	if !ok || p.closed {
-		close(p.busy[subject])
-		delete(p.busy, subject)
-		if len(p.busy) == 0 {
-			close(p.idle)
-		}
+		p.done(subject)
 		return nil, false
 	}
 	return m, true
 }
 
-// giveBack makes m the newest again unless there is a newer one.
+// done ends the work on a subject. The caller holds mu.
+func (p *putter) done(subject string) {
+	close(p.busy[subject])
+	delete(p.busy, subject)
+	if len(p.busy) == 0 {
+		close(p.idle)
+	}
+}
+
+// giveBack makes m the newest again unless there is a newer one. The caller holds mu.
 func (p *putter) giveBack(m *nats.Msg) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if _, newer := p.pending[m.Subject]; !newer {
 		p.pending[m.Subject] = m
 	}
@@ -111,24 +190,19 @@ func (p *putter) giveBack(m *nats.Msg) {
 func (p *putter) run(subject string) {
 	retry := newRetry(retryMin, bindRetryMax)
 	for {
+		p.allowed() // take sees the close
 		m, ok := p.take(subject)
 		if !ok {
 			return
-		}
-		if asked := p.held(); asked != nil {
-			p.giveBack(m)
-			select {
-			case <-asked:
-			case <-p.ctx.Done(): // take sees the close
-			}
-			continue
 		}
 		err := p.publish(m)
 		if err == nil {
 			retry.reset()
 			continue
 		}
+		p.mu.Lock()
 		p.giveBack(m)
+		p.mu.Unlock()
 		if retry.next >= retryMax { // not for the short gaps of a reconnect
 			p.log.Warn("a state was not stored; trying again until it is", "subject", subject, "err", err)
 		}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
@@ -92,18 +96,52 @@ func TestStatesAreKeptWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-func TestThousandsOfStatesAtOnceAreAllStored(t *testing.T) {
-	s, f := bustest.Fleet(t)
-	_, js := s.Connect("test")
-	link := s.Host("h1")
-	for i := range 5000 {
-		link.PutState(state(fmt.Sprint("p", i), 1), nil)
-	}
-	if err := link.Flush(bustest.Context(t)); err != nil {
-		t.Fatal(err)
-	}
-	if got := stored(t, js, f.Names().States()); got != 5000 {
-		t.Errorf("%d states stored", got)
+// A server that syncs every write syncs a batch once, and one that knows no batch gets all the
+// same what it can take.
+func TestThousandsOfStatesAtOnceAreAllStoredMostOfThemAsBatches(t *testing.T) {
+	for name, batches := range map[string]bool{"as batches": true, "one by one, where the stream takes none": false} {
+		t.Run(name, func(t *testing.T) {
+			s, f := bustest.Fleet(t)
+			nc, js := s.Connect("test")
+			if !batches {
+				stream, err := js.Stream(bustest.Context(t), f.Names().States())
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := stream.CachedInfo().Config
+				cfg.AllowAtomicPublish = false
+				if _, err := js.UpdateStream(bustest.Context(t), cfg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var alone atomic.Int32
+			if _, err := nc.Subscribe("fleet.state.>", func(m *nats.Msg) {
+				if m.Header.Get(jetstreamext.BatchIDHeader) == "" {
+					alone.Add(1)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			link := s.Host("h1")
+			for i := range 5000 {
+				link.PutState(state(fmt.Sprint("p", i), 1), nil)
+			}
+			if err := link.Flush(bustest.Context(t)); err != nil {
+				t.Fatal(err)
+			}
+			if got := stored(t, js, f.Names().States()); got != 5000 {
+				t.Errorf("%d states stored", got)
+			}
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if n := alone.Load(); batches && n > 1000 {
+				t.Errorf("%d of 5000 states came one by one", n)
+			}
+		})
 	}
 }
 

@@ -94,6 +94,7 @@ func streamConfigs(names Names, opts BootstrapOptions, inst Installation) []jets
 	states.Description = "States: what agents see, the newest of each uid and host"
 	states.Subjects = []string{names.AllStates()}
 	states.AllowMsgTTL = true // for removals
+	states.AllowAtomicPublish = true
 
 	events := last
 	events.Name = names.Events()

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
@@ -45,19 +44,6 @@ func TestNobodyWipesIntentsOrStates(t *testing.T) {
 		if _, err := st.GetLastMsgForSubject(ctx, subject); err != nil {
 			t.Errorf("message on %s: %v", subject, err)
 		}
-	}
-}
-
-func TestStatesTakeNoAtomicBatch(t *testing.T) {
-	s, f := bustest.Fleet(t)
-	_, js := s.Connect("test")
-	batch, err := jetstreamext.NewBatchPublisher(js)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = batch.Commit(bustest.Context(t), f.Names().StateHost("h1"), []byte("{}"))
-	if !errors.Is(err, jetstreamext.ErrBatchPublishNotEnabled) {
-		t.Errorf("got %v, want a refusal", err)
 	}
 }
 
