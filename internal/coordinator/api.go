@@ -38,6 +38,8 @@ type api struct {
 	holder  string
 	watches chan struct{}   // taken by each watch
 	ctx     context.Context // of the term, for handlers
+
+	watchers *watchers
 }
 
 // Codes of errors beside those of intents.Invalid and of the core.
@@ -56,7 +58,7 @@ const requestTimeout = 4 * time.Second
 
 func newAPI(c *Coordinator, leader *bus.Leader, inv *inventory, send func(input), log *slog.Logger) *api {
 	return &api{fleet: c.fleet, leader: leader, nc: c.nc, inv: inv, send: send, log: log, metrics: c.metrics, version: c.cfg.Version, holder: c.cfg.Holder,
-		watches: make(chan struct{}, maxWatches)}
+		watches: make(chan struct{}, maxWatches), watchers: c.watchers}
 }
 
 func (a *api) run(ctx context.Context) error {
@@ -66,6 +68,7 @@ func (a *api) run(ctx context.Context) error {
 	case <-a.inv.ready:
 	}
 	a.ctx = ctx
+	a.watchers.endAll()
 	svc, err := micro.AddService(a.nc, micro.Config{
 		Name: strings.ReplaceAll(a.fleet.Names().API(), ".", "-"), Version: a.version,
 		QueueGroup:  fmt.Sprintf("term-%d", a.leader.Term()),

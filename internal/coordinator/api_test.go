@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"proxyfleet/internal/bus"
@@ -53,6 +54,9 @@ func TestEveryVerbSaysWhatItDoesAndTakesItsOwnExample(t *testing.T) {
 		case "", "NotFound", "NotLost", "NotDrained", "NotAMember", "FixedSize", "NotFrozen", "Invalid":
 		default:
 			t.Errorf("%s refuses its own example %s: %s %+v", e.Name, e.Metadata["request"], code, bad)
+		}
+		if e.Name == "list" && !strings.Contains(e.Metadata["description"], "no labels of their own") {
+			t.Errorf("it leaves open whose labels are meant: %s", e.Metadata["description"])
 		}
 		if e.Name == "apply" {
 			continue // it has a document of its own
@@ -235,6 +239,48 @@ func TestDescribeTellsEverythingButSecrets(t *testing.T) {
 	}
 }
 
+// TestAWatchSaysThatItsLeaderWasReplaced has one leader that is told to stop, and one whose
+// connection ends without a word.
+func TestAWatchSaysThatItsLeaderWasReplaced(t *testing.T) {
+	for name, end := range map[string]func(stop func(), nc *nats.Conn){
+		"by itself":           func(stop func(), _ *nats.Conn) { stop() },
+		"by the one after it": func(_ func(), nc *nats.Conn) { nc.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			first, nc, stop := r.connected("c1")
+			r.leading(first)
+			r.host("kvm-1")
+			r.ask("apply", string(intent("a")), nil)
+			r.coordinator("c2")
+			sub, err := r.nc.SubscribeSync(r.nc.NewInbox())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.nc.PublishRequest("fleet.api.watch", sub.Subject, []byte(`{"seconds":300}`)); err != nil {
+				t.Fatal(err)
+			}
+			if msg, err := sub.NextMsg(bustest.Deadline); err != nil || len(msg.Data) == 0 {
+				t.Fatalf("got %v, %v", msg, err)
+			}
+			end(stop, nc)
+			for {
+				msg, err := sub.NextMsg(bustest.Deadline)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(msg.Data) > 0 {
+					continue
+				}
+				if code := msg.Header.Get(micro.ErrorCodeHeader); code != "NotLeading" || !strings.Contains(msg.Header.Get(micro.ErrorHeader), "watch again") {
+					t.Errorf("the last reply has the headers %v", msg.Header)
+				}
+				return
+			}
+		})
+	}
+}
+
 func TestAWatchTellsWhatIsAndWhatChanges(t *testing.T) {
 	r := newRig(t)
 	r.coordinator("c1")
@@ -279,6 +325,9 @@ func TestAWatchTellsWhatIsAndWhatChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(msg.Data) == 0 {
+			if len(msg.Header) > 0 {
+				t.Errorf("its time is over, and it ends with %v", msg.Header)
+			}
 			break
 		}
 	}

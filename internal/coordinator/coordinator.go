@@ -59,6 +59,8 @@ type Coordinator struct {
 	log     *slog.Logger
 	metrics *Metrics
 	role    atomic.Int32
+
+	watchers *watchers // set by Run
 }
 
 // Role is what a coordinator does at the moment.
@@ -96,6 +98,11 @@ func (c *Coordinator) setRole(r Role) {
 // Run leads whenever it can, until ctx ends (nil), or the streams turn out to be others
 // than before (bus.ErrStreamRegressed), which needs a person.
 func (c *Coordinator) Run(ctx context.Context) error {
+	var err error
+	if c.watchers, err = c.hearWatches(); err != nil {
+		return err
+	}
+	defer c.watchers.end()
 	lease := c.fleet.NewLease(c.cfg.Holder, c.cfg.LeaseTTL)
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, c.cfg.LeaseTTL

@@ -36,6 +36,13 @@ func newRig(t testing.TB) *rig {
 // coordinator runs until the returned stop is called, which waits for its end.
 func (r *rig) coordinator(holder string) (c *coordinator.Coordinator, stop func()) {
 	r.t.Helper()
+	c, _, stop = r.connected(holder)
+	return c, stop
+}
+
+// connected is coordinator, and the connection that it has.
+func (r *rig) connected(holder string) (c *coordinator.Coordinator, nc *nats.Conn, stop func()) {
+	r.t.Helper()
 	nc, js := r.srv.Connect(holder)
 	fleet, err := bus.Open(bustest.Context(r.t), nc, js, bus.Names{}, "", bustest.Log(r.t))
 	if err != nil {
@@ -47,12 +54,12 @@ func (r *rig) coordinator(holder string) (c *coordinator.Coordinator, stop func(
 	go func() { done <- c.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := <-done; err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 			r.t.Errorf("coordinator %s: %v", holder, err)
 		}
 	})
 	r.t.Cleanup(stop)
-	return c, stop
+	return c, nc, stop
 }
 
 // leading waits until c leads.

@@ -39,11 +39,11 @@ func (a *api) verbs() []verb {
 		{"get", "Shows a record of the inventory. A bare name is a proxy's.", `{"proxy": "crawl-1"}`, "record.v1, poolrecord.v1 or hostrecord.v1", a.get},
 		{"describe", "Shows a record, the intent in force without its secrets, and the events in order.",
 			`{"proxy": "crawl-1"}`, `{"record", "accepted", "bound", "retired", "events": oldest first}`, a.describe},
-		{"list", "Lists proxies, all or those that match every field that is given.",
+		{"list", "Lists proxies, all or those that match every field that is given. Zone and labels are those of the host: proxies and pools have no labels of their own.",
 			`{"pool": "crawl", "host": "kvm-1", "zone": "eu-1", "phase": "Running", "labels": {"rack": "a"}, "accepted": true, "after": "crawl-7", "limit": 100}`, aListing, a.list},
 		{"pools", "Lists pools.", `{"after": "crawl", "limit": 100}`, aListing, a.page(core.Pools)},
 		{"hosts", "Lists hosts.", `{"after": "kvm-1", "limit": 100}`, aListing, a.page(core.Hosts)},
-		{"watch", "Sends what matches now, and then each change until the seconds are over: many replies, the last one empty.",
+		{"watch", "Sends what matches now, and then each change until the seconds are over: many replies, the last one empty. With the error NotLeading in its headers, another coordinator leads since: watch again.",
 			`{"phase": "Running", "seconds": 60}`, `{"proxy", "record": null when it has gone}, …`, a.watch},
 	}, a.poolVerbs()...), a.hostVerbs()...)
 }

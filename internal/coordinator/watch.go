@@ -34,17 +34,14 @@ const (
 
 // watch sends what matches and each change, in batches of what came together, of which the
 // newest counts. Nobody tells a service that the one who asked has gone, so it ends by itself,
-// with an empty reply.
+// with an empty reply (see [watchEnd]).
 func (a *api) watch(ctx context.Context, r micro.Request) (any, *intents.Invalid) {
 	var w Watch
 	if bad := intents.Decode(r.Data(), &w); bad != nil {
 		return nil, bad
 	}
-	switch {
-	case w.Seconds < 0 || w.Seconds > maxSeconds:
+	if w.Seconds < 0 || w.Seconds > maxSeconds {
 		return nil, &intents.Invalid{Code: intents.CodeInvalid, Field: "seconds", Message: fmt.Sprintf("is not between 1 and %d", maxSeconds)}
-	case w.Seconds == 0:
-		w.Seconds = watchSeconds
 	}
 	select {
 	case a.watches <- struct{}{}:
@@ -52,8 +49,9 @@ func (a *api) watch(ctx context.Context, r micro.Request) (any, *intents.Invalid
 	default:
 		return nil, &intents.Invalid{Code: codeTooMany, Message: fmt.Sprintf("%d watches are open; watch the bucket %s instead", maxWatches, a.fleet.Names().Proxies())}
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Seconds)*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, watchTime(w.Seconds))
 	defer cancel()
+	defer a.watchers.ended(r.Reply())
 	changes, end := a.inv.buckets[core.Proxies].watch()
 	defer end()
 	sent := map[string]bool{}
@@ -74,9 +72,17 @@ func (a *api) watch(ctx context.Context, r micro.Request) (any, *intents.Invalid
 		}
 		select {
 		case <-ctx.Done():
-			_ = a.nc.Publish(r.Reply(), nil)
+			_ = a.nc.PublishMsg(watchEnd(r.Reply(), a.ctx.Err() != nil))
 			return nil, nil
 		case <-changes.news:
 		}
 	}
+}
+
+// watchTime is how long a watch lasts that asks for so many seconds.
+func watchTime(seconds int) time.Duration {
+	if seconds == 0 {
+		seconds = watchSeconds
+	}
+	return time.Duration(min(seconds, maxSeconds)) * time.Second
 }
