@@ -91,10 +91,14 @@ func (w *work) growDisk(s *session) error {
 		}
 		return l.DomainBlockResize(w.dom, rootTarget, uint64(w.next.DiskBytes), golibvirt.DomainBlockResizeBytes)
 	})
-	if hasCode(err, golibvirt.ErrNoSupport) { // logical volumes, in libvirt 9.0
+	switch {
+	case err == nil:
+		return nil
+	case hasCode(err, golibvirt.ErrNoSupport): // logical volumes, in libvirt 9.0
 		return backends.Wrap(backends.ErrPermanent, "grow disk", err, "disks in pool %q do not grow; the guest is kept as it is. Delete the proxy and make it anew", w.b.cfg.StoragePool)
 	}
-	return err
+	return backends.Wrap(backends.Class(err), "grow disk", err, "the disk of proxy %s was not brought from %d to %d GiB; the guest is kept as it is",
+		w.r.Proxy, w.marker.DiskBytes>>30, w.next.DiskBytes>>30)
 }
 
 func (w *work) growVolume(l *golibvirt.Libvirt, path string) error {
