@@ -30,6 +30,7 @@ var onCluster = map[string]func(*testing.T, *kubetest.Cluster){
 	"the API server restarts while a Pod is made":                restartWhileMaking,
 	"a watch that has expired is begun anew":                     expiredWatch,
 	"two agents and two installations share a namespace":         sharedNamespace,
+	"two agents of one identity at once make one of each":        together,
 	"a Pod that was deleted by hand is told of and comes back":   deletedByHand,
 	"a Pod that was evicted is told of and comes back":           evicted,
 	"node ports reach the state and are kept":                    nodePorts,
