@@ -1,94 +1,31 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"proxyfleet/internal/agent"
-	"proxyfleet/internal/backends"
-	"proxyfleet/internal/backends/sim"
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
 	"proxyfleet/internal/coordinator"
 )
 
-// cloned is a fleet with two agents of one name.
-type cloned struct {
-	t      *testing.T
-	server *bustest.Server
-}
-
-// coordinate runs a coordinator until stop is called.
-func (c *cloned) coordinate(holder string) (co *coordinator.Coordinator, stop func()) {
-	c.t.Helper()
-	nc, js := c.server.Connect(holder)
-	fleet, err := bus.Open(bustest.Context(c.t), nc, js, bus.Names{}, "", bustest.Log(c.t))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	co = coordinator.New(fleet, nc, js, coordinator.Config{Holder: holder, LeaseTTL: time.Second}, bustest.Log(c.t), nil)
-	return co, c.run(co.Run)
-}
-
-// agent runs one with a machine of its own until stop is called. Both have the same name.
-func (c *cloned) agent(stateDir string) (a *agent.Agent, stop func()) {
-	c.t.Helper()
-	cfg, err := agent.Parse(fmt.Appendf(nil, "host: {name: kvm-1}\nstateDir: %s\nbackend: {type: sim}\nprobe: {disabled: true}\nnats: {url: %q}\nintervals: {beat: 1s}\n", stateDir, c.server.URL()))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	world := sim.NewWorld()
-	a, err = agent.Open(cfg, agent.Options{Log: bustest.Log(c.t), OpenBackend: func(cfg agent.Config, o backends.Owner, log *slog.Logger) (backends.Backend, error) {
-		return sim.New(sim.Config{}, sim.Options{Owner: o, Log: log, World: world, Host: cfg.HostConfig})
-	}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	end := c.run(a.Run)
-	stop = sync.OnceFunc(func() {
-		end()
-		if err := a.Close(); err != nil {
-			c.t.Error(err)
-		}
-	})
-	c.t.Cleanup(stop)
-	return a, stop
-}
-
-func (c *cloned) run(f func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- f(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			c.t.Error(err)
-		}
-	})
-	c.t.Cleanup(stop)
-	return stop
-}
-
 // A clone is refused, whatever it says and whoever leads, and the host keeps its name, its
 // proxies and their states.
 func TestACloneOfAHostStaysRefusedThroughATakeover(t *testing.T) {
-	c := &cloned{t: t, server: bustest.Start(t)}
-	c.server.Bootstrap()
-	_, js := c.server.Connect("test")
-	states := bustest.Follow(t, c.server.Open("look"), bus.Names{}.States(), "")
-	_, stopFirst := c.coordinate("first")
-	real, _ := c.agent(t.TempDir())
-	publish(t, c.server.URL(), "crawl-1")
-	before := running(t, c.server.URL(), "crawl-1")
-	second, _ := c.coordinate("second")
+	f := &fleet{t: t, server: bustest.Start(t)}
+	f.server.Bootstrap()
+	_, js := f.server.Connect("test")
+	states := bustest.Follow(t, f.server.Open("look"), bus.Names{}.States(), "")
+	_, stopFirst := f.coordinate("first")
+	real, _ := f.agent(t.TempDir())
+	publish(t, f.server.URL(), "crawl-1")
+	before := running(t, f.server.URL(), "crawl-1")
+	second, _ := f.coordinate("second")
 
-	clone, stopClone := c.agent(t.TempDir())
+	clone, stopClone := f.agent(t.TempDir())
 	refused := func() error {
 		if err := clone.Health(); err == nil || !strings.Contains(err.Error(), real.HostID()) {
 			return fmt.Errorf("the clone is well: %v", err)
@@ -110,8 +47,8 @@ func TestACloneOfAHostStaysRefusedThroughATakeover(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A restart of the server is when both say everything again.
-	c.server.Restart()
-	running(t, c.server.URL(), "crawl-1")
+	f.server.Restart()
+	running(t, f.server.URL(), "crawl-1")
 	time.Sleep(2 * time.Second)
 	if err := stands(); err != nil {
 		t.Fatal(err)
@@ -131,11 +68,11 @@ func TestACloneOfAHostStaysRefusedThroughATakeover(t *testing.T) {
 		return nil
 	})
 	bustest.Eventually(t, "the host's own documents are back", stands)
-	if after := running(t, c.server.URL(), "crawl-1"); after.UID != before.UID {
+	if after := running(t, f.server.URL(), "crawl-1"); after.UID != before.UID {
 		t.Errorf("the proxy was made anew: %+v, was %+v", after, before)
 	}
-	publish(t, c.server.URL(), "crawl-2") // it is offered again
-	if rec := running(t, c.server.URL(), "crawl-2"); rec.Host != "kvm-1" {
+	publish(t, f.server.URL(), "crawl-2") // it is offered again
+	if rec := running(t, f.server.URL(), "crawl-2"); rec.Host != "kvm-1" {
 		t.Errorf("got %+v", rec)
 	}
 	if err := errors.Join(refused(), real.Health()); err != nil {

@@ -104,6 +104,7 @@ type bootstrapCmd struct {
 	Replicas int           `default:"1" help:"Replicas of every stream and bucket: 3 keeps what was acked through the loss of a server (default: ${default})."`
 	MaxHosts int           `default:"10000" help:"Hosts at most (default: ${default})."`
 	MaxBytes int64         `default:"1073741824" help:"Size of each stream at most, in bytes (default: ${default})."`
+	Remake   string        `placeholder:"STREAM" help:"Make this one stream anew, which was lost, and keep the others. docs/recover.md says what is lost with it."`
 	Timeout  time.Duration `default:"30s" help:"Longest time to wait for NATS (default: ${default})."`
 }
 
@@ -127,13 +128,29 @@ func (c bootstrapCmd) Run(ctx context.Context) error {
 	if err := connected(ctx, nc); err != nil {
 		return err
 	}
-	inst, err := bus.Bootstrap(ctx, js, bus.Names{Root: cfg.Root}, bus.BootstrapOptions{
-		ID: cfg.Installation, Replicas: c.Replicas, MaxHosts: c.MaxHosts, MaxBytes: c.MaxBytes,
-	})
+	names := bus.Names{Root: cfg.Root}
+	opts := bus.BootstrapOptions{ID: cfg.Installation, Replicas: c.Replicas, MaxHosts: c.MaxHosts, MaxBytes: c.MaxBytes}
+	if c.Remake != "" {
+		return c.remake(ctx, js, names, opts)
+	}
+	inst, err := bus.Bootstrap(ctx, js, names, opts)
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Printf("installation %s is there; write it into the configuration of every coordinator:\n\ninstallation: %s\n", inst.ID, inst.ID)
+	return err
+}
+
+func (c bootstrapCmd) remake(ctx context.Context, js jetstream.JetStream, names bus.Names, opts bus.BootstrapOptions) error {
+	inst, err := bus.Remake(ctx, js, names, c.Remake, opts)
+	if err != nil {
+		return err
+	}
+	next := "start the coordinators again"
+	if c.Remake == names.Assignments() {
+		next += "; the fleet is frozen until you ask for recover, see docs/recover.md"
+	}
+	_, err = fmt.Printf("stream %s of installation %s is there again, empty; %s\n", c.Remake, inst.ID, next)
 	return err
 }
 

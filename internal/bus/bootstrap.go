@@ -180,7 +180,7 @@ func (f foundStreams) installation(wanted string) (inst Installation, complete b
 }
 
 func missingError(missing []string, inst Installation) error {
-	return fmt.Errorf("%w: installation %s lacks %v; a lost stream is not made anew by itself: restore it from a backup",
+	return fmt.Errorf("%w: installation %s lacks %v; a lost stream is not made anew by itself: restore it from a backup, or make it anew without one (bootstrap --remake)",
 		ErrNotBootstrapped, inst.ID, missing)
 }
 

@@ -45,6 +45,9 @@ type Ledger struct {
 	Heard    []string `json:"heard,omitempty"`
 }
 
+// FrozenWord begins every reason in [Ledger.Frozen].
+const FrozenWord = "deletions and moves are frozen: "
+
 // HostOrders are what people asked for one host. Nothing of it ends by itself but a
 // maintenance window.
 type HostOrders struct {

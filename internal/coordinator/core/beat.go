@@ -44,6 +44,9 @@ func (m *Model) onBeat(beat Beat) {
 	if h.doc == nil || h.replaced {
 		m.askAll(h, h.id)
 	}
+	if h.doc == nil && h.assigned() { // what it said before of what is gone may be lost as well
+		m.resync(h, "its document is not stored")
+	}
 	m.noteIncarnation(h, doc)
 	if doc.NoConsumer {
 		m.do(AdmitHost{h.name, m.admission(h)})

@@ -110,7 +110,7 @@ func (m *Model) freeze(why string) {
 	if m.frozen != "" {
 		return
 	}
-	m.frozen = "deletions and moves are frozen: " + why
+	m.frozen = bus.FrozenWord + why
 	m.commitFleet()
 	m.do(Alarm{"Frozen", m.frozen})
 	m.sayFleet("Frozen", m.frozen, 0)
