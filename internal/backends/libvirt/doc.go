@@ -13,6 +13,7 @@
 //	<pool>/N.qcow2                 the disk, an overlay on a base of package images
 //	<pool>/N.iso                   the seed, readable by root and QEMU only
 //	<pool>/.proxyfleet/N.json      the marker: whose these are, written first, removed last
+//	<pool>/.proxyfleet/N.<owner>.new   the marker, while it is written
 //	<pool>/.proxyfleet/N.nvram     UEFI variables
 //	<pool>/.proxyfleet/N.log       the serial console
 //
@@ -21,7 +22,8 @@
 // and docs/images.md for which pool goes which way. Variables and console are then where libvirt
 // puts them.
 //
-// Every one of them is found again by name. Whatever bears such a name without our mark is
+// Every one of them is found again by name; what cannot be told by its content yet bears its
+// owner in its name, and is removed by [Backend.Tidy]. Whatever bears such a name without our mark is
 // somebody else's: nothing is done to it, and the call ends with ErrConflict.
 //
 // # Ordering and blocking
