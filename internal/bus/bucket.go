@@ -25,7 +25,7 @@ func (l *Leader) CommitBucket(ctx context.Context, bucket string, writes []KVWri
 	}
 	_, err := l.commitAll(ctx, target{stream: bucketStream(bucket), fence: bucketKey(bucket, FenceKey), expected: l.buckets[bucket]}, msgs)
 	if errors.Is(err, errStreamGone) || errors.Is(err, errSequenceMoved) {
-		return l.regainBucket(ctx, bucket)
+		return l.RegainBucket(ctx, bucket)
 	}
 	return err
 }
@@ -43,9 +43,9 @@ func (w KVWrite) msg(bucket string) *nats.Msg {
 	return m
 }
 
-// regainBucket puts our fence into a bucket that is missing or lost it, unless somebody
-// else leads.
-func (l *Leader) regainBucket(ctx context.Context, bucket string) error {
+// RegainBucket puts our fence into a bucket that is missing or lost it, unless somebody
+// else leads, and returns ErrBucketRecreated.
+func (l *Leader) RegainBucket(ctx context.Context, bucket string) error {
 	if err := l.Leads(ctx); err != nil {
 		return err
 	}

@@ -168,6 +168,27 @@ func TestBucketsThatWereDeletedAreFilledAgain(t *testing.T) {
 	}
 }
 
+// Nothing is written to them that would find out; the one of pools has no key at all.
+func TestBucketsThatWereDeletedAreFilledAgainWhereNothingChanges(t *testing.T) {
+	r := newRig(t)
+	r.audit = 200 * time.Millisecond
+	c, _ := r.coordinator("c1")
+	r.leading(c)
+	r.publish("a", intent("a"))
+	r.record("a", phase(bus.PhasePending))
+	names := bus.Names{}
+	for _, bucket := range []string{names.Proxies(), names.Pools()} {
+		if err := r.js.DeleteKeyValue(bustest.Context(t), bucket); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.record("a", phase(bus.PhasePending))
+	bustest.Eventually(t, "a bucket of pools", func() error {
+		_, err := r.js.KeyValue(bustest.Context(t), names.Pools())
+		return err
+	})
+}
+
 func TestForeignKeysOfTheInventoryAreRemovedAtATakeover(t *testing.T) {
 	r := newRig(t)
 	c, stop := r.coordinator("c1")

@@ -102,6 +102,8 @@ func (inv *inventory) run(ctx context.Context) error {
 	inv.compareAll(ctx)
 	audit := time.NewTicker(inv.audit)
 	defer audit.Stop()
+	look := time.NewTicker(min(inv.audit, lookEvery))
+	defer look.Stop()
 	due := time.NewTimer(0)
 	defer due.Stop()
 	for {
@@ -122,6 +124,10 @@ func (inv *inventory) run(ctx context.Context) error {
 			inv.compareAll(ctx)
 		case <-audit.C:
 			inv.compareAll(ctx)
+		case <-look.C:
+			if err := inv.regainMissing(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -141,10 +147,30 @@ func (inv *inventory) flush(ctx context.Context) (next time.Time, err error) {
 	return next, nil
 }
 
-// write ends with an error when the lead is lost or ctx ended; after others the keys are
-// dirty again.
+// lookEvery is how often missing buckets are looked for. Where nothing changes nothing is
+// written, so that nothing else would tell.
+const lookEvery = 15 * time.Second
+
+// regainMissing makes buckets anew that somebody deleted.
+func (inv *inventory) regainMissing(ctx context.Context) error {
+	for _, b := range inv.buckets {
+		if _, err := inv.js.KeyValue(ctx, b.name); !errors.Is(err, jetstream.ErrBucketNotFound) {
+			continue // it is there, or the next look tells
+		}
+		if err := inv.took(ctx, b, nil, inv.leader.RegainBucket(ctx, b.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (inv *inventory) write(ctx context.Context, b *bucket, writes []bus.KVWrite) error {
-	err := inv.leader.CommitBucket(ctx, b.name, writes)
+	return inv.took(ctx, b, writes, inv.leader.CommitBucket(ctx, b.name, writes))
+}
+
+// took is what became of writes. It returns an error when the lead is lost or ctx ended;
+// after others the keys are dirty again.
+func (inv *inventory) took(ctx context.Context, b *bucket, writes []bus.KVWrite, err error) error {
 	switch {
 	case err == nil:
 		inv.metrics.written.WithLabelValues(b.name).Add(float64(len(writes)))

@@ -24,6 +24,8 @@ type rig struct {
 	srv *bustest.Server
 	nc  *nats.Conn
 	js  jetstream.JetStream
+	// audit of the coordinators' buckets; 0: the default.
+	audit time.Duration
 }
 
 func newRig(t testing.TB) *rig {
@@ -48,7 +50,7 @@ func (r *rig) connected(holder string) (c *coordinator.Coordinator, nc *nats.Con
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c = coordinator.New(fleet, nc, js, coordinator.Config{Holder: holder, LeaseTTL: time.Second}, bustest.Log(r.t), nil)
+	c = coordinator.New(fleet, nc, js, coordinator.Config{Holder: holder, LeaseTTL: time.Second, Audit: r.audit}, bustest.Log(r.t), nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
