@@ -100,6 +100,43 @@ func (w *work) whole() bool {
 // survey looks at everything, refuses what is not ours, and asks for room before anything
 // is made.
 func (w *work) survey(s *session) error {
+	if err := w.find(s); err != nil {
+		return err
+	}
+	if w.marked {
+		if field := w.marker.changed(w.r); field != "" {
+			return backends.Errorf(backends.ErrPermanent, "check request",
+				"%s of proxy %s differs from what its guest was made with, and cannot change in place; the guest is kept as it is", field, w.r.Proxy)
+		}
+		if err := w.surveyGrowth(s); err != nil {
+			return err
+		}
+	}
+	var err error
+	if w.there {
+		if w.active, w.lasting, err = activity(s, w.dom); err != nil {
+			return err
+		}
+	}
+	if !w.active {
+		if err := w.b.networkUp(s); err != nil {
+			return err
+		}
+	}
+	if w.whole() {
+		return nil
+	}
+	if w.virt, err = w.b.virt(s); err != nil {
+		return err
+	}
+	if w.marked {
+		return nil // counted already
+	}
+	return w.plan(s)
+}
+
+// find looks for the domain, the pool and what bears the instance's name there.
+func (w *work) find(s *session) error {
 	b, r := w.b, w.r
 	var err error
 	if w.seen, err = b.look(s, r.Ref); err != nil {
@@ -123,34 +160,12 @@ func (w *work) survey(s *session) error {
 	w.marker, w.marked = has.marker, has.marked
 	_, there := disk(has.pieces)
 	w.diskGone = !there
-	if w.marked {
-		if field := w.marker.changed(r); field != "" {
-			return backends.Errorf(backends.ErrPermanent, "check request",
-				"%s of proxy %s differs from what its guest was made with, and cannot change in place; the guest is kept as it is", field, r.Proxy)
-		}
-		if err := w.surveyGrowth(s); err != nil {
-			return err
-		}
-	}
-	if w.there {
-		if w.active, w.lasting, err = activity(s, w.dom); err != nil {
-			return err
-		}
-	}
-	if !w.there || !w.active {
-		if err := b.networkUp(s); err != nil {
-			return err
-		}
-	}
-	if w.whole() {
-		return nil
-	}
-	if w.virt, err = b.virt(s); err != nil {
-		return err
-	}
-	if w.marked {
-		return nil // counted already
-	}
+	return nil
+}
+
+// plan makes the marker of an instance that has none, and asks for its room.
+func (w *work) plan(s *session) error {
+	r := w.r
 	if r.missing != nil {
 		return r.missing
 	}
@@ -164,7 +179,7 @@ func (w *work) survey(s *session) error {
 	if port == 0 {
 		port = defaultPort
 	}
-	w.marker = newMarker(b.owner, r, port, w.CreatedAt)
+	w.marker = newMarker(w.b.owner, r, port, w.CreatedAt)
 	if w.there {
 		return nil // it exists: whether there is room is no question any more
 	}

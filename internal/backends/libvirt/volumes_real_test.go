@@ -5,6 +5,7 @@ package libvirt
 import (
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -132,6 +133,41 @@ func TestWhatFetchesHaveLeftIsListedAndRemovedOnceNobodyWantsIt(t *testing.T) {
 			h.now = time.Now
 			if _, err := h.PullImage(t.Context(), "empty", nil); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestABaseThatLostItsRecordStaysWhileAGuestIsBuiltOnIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(daemon) daemon
+		lose    func(h host, digest string)
+	}{
+		"by files": {func(d daemon) daemon { return d }, func(h host, _ string) {
+			records, err := filepath.Glob(h.PoolDir() + "/" + images.StateDir + "/base-*.json")
+			must(t, err)
+			for _, r := range records {
+				must(t, os.Remove(r))
+			}
+		}},
+		"through volumes": {daemon.throughVolumes, func(h host, digest string) {
+			h.Virsh(t, "vol-delete", "--pool", "default", volumes{b: h.Backend}.baseStem(digest)+".json")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostOn(t, c.prepare(startDaemon(t)))
+			req := stopped()
+			h.ensure(t, req)
+			whole, err := h.ListImages(t.Context())
+			must(t, err)
+			c.lose(h, whole[0].Digest)
+			h.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+			if removed, err := h.PruneImages(t.Context(), 0); err != nil || len(removed) > 0 {
+				t.Errorf("removed %+v, %v", removed, err)
+			}
+			h.delete(t, req.Ref)
+			if removed, err := h.PruneImages(t.Context(), 0); err != nil || len(removed) != 1 || removed[0].Path != whole[0].Path || !removed[0].Unfinished {
+				t.Errorf("removed %+v, %v, want %s", removed, err, whole[0].Path)
 			}
 		})
 	}
