@@ -79,3 +79,24 @@ func TestAJobOfLibvirtsIsToldAndNotFought(t *testing.T) {
 		})
 	}
 }
+
+func TestAPausedGuestIsNotStartedAnewWhileAJobIsAtIt(t *testing.T) {
+	d := startDaemon(t)
+	h := remoteHost(t, d, Config{URI: d.URI(), VirtType: "qemu", Repair: Repair{Paused: Restart}})
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	h.Virsh(t, "blockcopy", n, rootTarget, h.Dir+"/copy", "--transient-job")
+	h.Virsh(t, "suspend", n)
+	id := h.Virsh(t, "domid", n)
+	_, err := h.Ensure(t.Context(), req, nil)
+	wantClass(t, err, backends.ErrTransient)
+	if now := h.Virsh(t, "domid", n); now != id {
+		t.Error("it was started anew")
+	}
+	h.Virsh(t, "blockjob", n, rootTarget, "--abort")
+	if i := h.ensure(t, req); i.Status != backends.StatusRunning || h.Virsh(t, "domid", n) == id {
+		t.Errorf("once the job has ended: %+v", i)
+	}
+	h.delete(t, req.Ref)
+}

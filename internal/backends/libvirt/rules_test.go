@@ -223,6 +223,13 @@ func TestAMissingDaemonIsTransientAndNeverGone(t *testing.T) {
 	}
 }
 
+func TestWhatWaitedForAnotherJobInVainSaysSo(t *testing.T) {
+	err := classify("write mark", golibvirt.Error{Code: uint32(golibvirt.ErrOperationTimeout), Message: "cannot acquire state change lock"})
+	if backends.Class(err) != backends.ErrTransient || !strings.Contains(err.Error(), "something else is being done with the guest") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAMarkerNoticesEachFieldThatCannotChange(t *testing.T) {
 	r := resolved{Request: backends.Request{Ref: backends.Ref{Proxy: "p", UID: testUID}, Image: "i", MachineType: "m", DiskGiB: 5, UserData: []byte("u"),
 		Access: backends.Access{Username: "u", Password: "hunter2", AllowFrom: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}
