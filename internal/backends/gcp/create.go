@@ -60,7 +60,7 @@ func (b *Backend) create(ctx context.Context, j *job, rec *record, m backends.Ma
 // is empty where it came to no attempt.
 func (b *Backend) next(ctx context.Context, j *job, rec *record, m backends.Mark, f *found, zones []string) (i *computepb.Instance, zone string, err error) {
 	fresh := rec.Open == nil
-	zone = zones0(rec, zones)
+	zone = nextZone(rec, zones)
 	ip, err := b.reserve(ctx, j, m, f, zone)
 	if err != nil {
 		return nil, "", err
@@ -78,8 +78,8 @@ func (b *Backend) next(ctx context.Context, j *job, rec *record, m backends.Mark
 	return i, zone, err
 }
 
-// zones0 is where the next attempt is.
-func zones0(rec *record, zones []string) string {
+// nextZone is where the next attempt is.
+func nextZone(rec *record, zones []string) string {
 	if rec.Open != nil {
 		return rec.Open.Zone
 	}

@@ -86,7 +86,7 @@ func (b *Backend) made(ctx context.Context, j *job) (*computepb.Instance, *recor
 		}
 		return f.instances[0], rec, b.openFirewall(ctx, j, m, f.firewalls)
 	}
-	if silent := both(f.dark, rec.Zones); len(silent) > 0 && rec.Open == nil {
+	if silent := common(f.dark, rec.Zones); len(silent) > 0 && rec.Open == nil {
 		return nil, nil, backends.Errorf(backends.ErrTransient, "look for instance",
 			"proxy %s: zone %s does not answer, and may have its instance; no other is made", j.Proxy, strings.Join(silent, ", "))
 	}
@@ -107,8 +107,8 @@ func createdAt(f found, o backends.Owner) time.Time {
 	return time.Now().UTC().Truncate(time.Second)
 }
 
-// both are the names that are in x and in y.
-func both(x, y []string) []string {
+// common are the names that are in x and in y.
+func common(x, y []string) []string {
 	return slices.DeleteFunc(slices.Clone(x), func(s string) bool { return !slices.Contains(y, s) })
 }
 

@@ -21,19 +21,14 @@ func (b *Backend) attempt(ctx context.Context, j *job, rec *record, fresh bool, 
 	op := &computepb.Operation{Name: &rec.Open.Operation, Zone: &zone}
 	if rec.Open.Operation == "" {
 		var err error
-		if !fresh {
-			op, err = b.api.operationOf(ctx, zone, requestID(rec.UID, zone, rec.Attempt))
-		}
-		if err == nil && op.GetName() == "" {
-			op, err = b.insert(ctx, j, rec, m, ip)
-		}
-		if err != nil {
-			if troubleOf(err) == exists {
-				return b.adopt(ctx, j, rec, err)
-			}
-			if isDefinite(err) {
-				return nil, b.closed(ctx, rec, err)
-			}
+		op, err = b.sent(ctx, j, rec, fresh, m, ip)
+		switch {
+		case err == nil:
+		case troubleOf(err) == exists:
+			return b.adopt(ctx, j, rec, err)
+		case isDefinite(err):
+			return nil, b.closed(ctx, rec, err)
+		default:
 			return nil, err
 		}
 		rec.Open.Operation = op.GetName()
@@ -64,6 +59,17 @@ func (b *Backend) attempt(ctx context.Context, j *job, rec *record, fresh bool, 
 		return nil, err
 	}
 	return i, b.take(ctx, j, rec, i)
+}
+
+// sent returns the operation of the open attempt, which is sent if it is not known to have been.
+func (b *Backend) sent(ctx context.Context, j *job, rec *record, fresh bool, m backends.Mark, ip string) (*computepb.Operation, error) {
+	if !fresh {
+		op, err := b.api.operationOf(ctx, rec.Open.Zone, requestID(rec.UID, rec.Open.Zone, rec.Attempt))
+		if err != nil || op != nil {
+			return op, err
+		}
+	}
+	return b.insert(ctx, j, rec, m, ip)
 }
 
 func (b *Backend) insert(ctx context.Context, j *job, rec *record, m backends.Mark, ip string) (*computepb.Operation, error) {

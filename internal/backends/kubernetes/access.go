@@ -92,15 +92,23 @@ func (a *access) current() (http.RoundTripper, *url.URL, error) {
 			return a.sender, a.server, nil
 		}
 	}
+	if err := a.renew(); err != nil {
+		return nil, nil, err
+	}
+	return a.sender, a.server, nil
+}
+
+// renew reads everything anew. The caller holds mu.
+func (a *access) renew() error {
 	// Each file is remembered as it was before it was used: a change in between is seen by
 	// the next request.
 	texts, err := readAll(a.from)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	cfg, err := a.load()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	var named []string
 	for _, f := range []string{cfg.BearerTokenFile, cfg.CAFile, cfg.CertFile, cfg.KeyFile} {
@@ -110,18 +118,18 @@ func (a *access) current() (http.RoundTripper, *url.URL, error) {
 	}
 	more, err := readAll(named)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	texts = append(texts, more...)
 	sender, server, err := a.senderFor(cfg)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if a.sender != nil {
 		(&http.Client{Transport: a.sender}).CloseIdleConnections()
 	}
 	a.files, a.texts, a.sender, a.server = slices.Concat(a.from, named), texts, sender, server
-	return sender, server, nil
+	return nil
 }
 
 // senderFor makes a transport that has all credentials in memory: client-go would read

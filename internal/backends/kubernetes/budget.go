@@ -94,37 +94,46 @@ func (b *Backend) balance(ctx context.Context, pool, leaving string) error {
 			members = append(members, s)
 		}
 	}
-	budgets := b.api.PolicyV1().PodDisruptionBudgets(b.conf.Namespace)
-	have, err := budgets.Get(ctx, b.budgetName(pool), metav1.GetOptions{})
-	missing := apierrors.IsNotFound(err)
-	switch want := b.budget(pool, members); {
-	case err != nil && !missing:
+	have, err := b.api.PolicyV1().PodDisruptionBudgets(b.conf.Namespace).Get(ctx, b.budgetName(pool), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		have = nil
+	case err != nil:
 		return fail(err)
-	case !missing && !b.mark(have).Owned(b.owner):
+	case !b.mark(have).Owned(b.owner):
 		return backends.Errorf(backends.ErrConflict, op, "the PodDisruptionBudget %s/%s is not ours; it was left as it is", b.conf.Namespace, have.Name)
-	case missing && len(members) == 0:
+	}
+	return fail(b.writeBudget(ctx, have, b.budget(pool, members)))
+}
+
+// writeBudget makes have, nil where there is none, what is wanted; one without members goes.
+func (b *Backend) writeBudget(ctx context.Context, have, want *policyv1.PodDisruptionBudget) error {
+	budgets := b.api.PolicyV1().PodDisruptionBudgets(b.conf.Namespace)
+	switch empty := len(want.OwnerReferences) == 0; {
+	case have == nil && empty:
 		return nil
-	case missing:
+	case have == nil:
 		if err := step(ctx, "budget.create"); err != nil {
 			return err
 		}
-		_, err = budgets.Create(ctx, want, metav1.CreateOptions{})
-	case len(members) == 0:
+		_, err := budgets.Create(ctx, want, metav1.CreateOptions{})
+		return err
+	case empty:
 		if err := step(ctx, "budget.delete"); err != nil {
 			return err
 		}
-		err = budgets.Delete(ctx, have.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
+		err := budgets.Delete(ctx, have.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
 	case apiequality.Semantic.DeepEqual(have.Spec, want.Spec) && apiequality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences):
 		return nil
-	default:
-		if err := step(ctx, "budget.update"); err != nil {
-			return err
-		}
-		want.ResourceVersion, want.UID = have.ResourceVersion, have.UID
-		_, err = budgets.Update(ctx, want, metav1.UpdateOptions{})
 	}
-	if apierrors.IsNotFound(err) {
-		return nil
+	if err := step(ctx, "budget.update"); err != nil {
+		return err
 	}
-	return fail(err)
+	want.ResourceVersion, want.UID = have.ResourceVersion, have.UID
+	_, err := budgets.Update(ctx, want, metav1.UpdateOptions{})
+	return err
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -70,12 +71,18 @@ func watchCluster(b *Backend) *informers {
 	for kind, i := range told {
 		_, _ = i.AddEventHandler(s.tell(kind))
 	}
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.FromSlogHandler(b.log.Handler())))
+	s.run(b.log, all)
+	return s
+}
+
+// run has all informers watch until stop is called.
+func (s *informers) run(log *slog.Logger, all map[string]cache.SharedIndexInformer) {
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.FromSlogHandler(log.Handler())))
 	var running sync.WaitGroup
 	var synced []cache.InformerSynced
 	for what, i := range all {
 		_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-			b.log.WarnContext(ctx, "a watch was interrupted; it goes on by itself", "of", what, "err", err)
+			log.WarnContext(ctx, "a watch was interrupted; it goes on by itself", "of", what, "err", err)
 			s.failed(classify("watch", err, "%s cannot be watched", what))
 		})
 		synced = append(synced, i.HasSynced)
@@ -90,7 +97,6 @@ func watchCluster(b *Backend) *informers {
 		cancel()
 		running.Wait()
 	}
-	return s
 }
 
 // secretInformer watches the metadata of our Secrets: what they hold stays in the cluster.
