@@ -120,6 +120,17 @@ func TestTheOfferFollowsTheQuota(t *testing.T) {
 	}
 }
 
+// Both machine types are e2-small; only one of them counts for the quota of spot instances.
+func TestTheOfferHasTheProcessorsOfSpotInstancesBesideTheOthers(t *testing.T) {
+	r := newRig(t, func(c *Config, _ *backends.HostConfig) { c.Zones = []string{"us-central1-a"} })
+	r.s.SetQuota("us-central1", "CPUS", 4)
+	r.s.SetQuota("us-central1", "PREEMPTIBLE_CPUS", 6)
+	o, err := r.b.Offer(r.ctx())
+	if err != nil || o.Capacity.VCPUs != 10 {
+		t.Errorf("got %+v (%v), want 10 processors", o.Capacity, err)
+	}
+}
+
 func TestCredentialsThatAppearAreFoundWithoutARestart(t *testing.T) {
 	r := newRig(t)
 	raw, err := os.ReadFile(r.conf.CredentialsFile)

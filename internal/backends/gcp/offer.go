@@ -26,7 +26,7 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 	if b.host.Images[b.host.Defaults.Image].Family != "" {
 		o.DefaultImage = b.host.Defaults.Image
 	}
-	shapes := map[string]backends.MachineType{}
+	var shapes []backends.MachineType
 	for _, key := range sorted(b.host.MachineTypes) {
 		s, err := b.shape(ctx, zones, b.host.MachineTypes[key])
 		if err != nil {
@@ -35,7 +35,7 @@ func (b *Backend) Offer(ctx context.Context) (backends.Offer, error) {
 		if s.VCPUs == 0 {
 			continue // no zone has it; the check says so
 		}
-		shapes[s.Name] = s
+		shapes = append(shapes, s)
 		o.MachineTypes = append(o.MachineTypes, backends.Shape{Name: key, VCPUs: s.VCPUs, MemoryMiB: s.MemoryMiB})
 		if key == b.host.Defaults.MachineType {
 			o.DefaultMachineType = key
@@ -63,7 +63,7 @@ func (l ledger) room(metric string) float64 {
 	return left(q) + l.ours[metric]
 }
 
-func (b *Backend) capacity(ctx context.Context, zones []string, shapes map[string]backends.MachineType) (backends.Capacity, error) {
+func (b *Backend) capacity(ctx context.Context, zones []string, shapes []backends.MachineType) (backends.Capacity, error) {
 	p, err := b.project(ctx)
 	if err != nil {
 		return backends.Capacity{}, err
@@ -85,17 +85,21 @@ func (b *Backend) capacity(ctx context.Context, zones []string, shapes map[strin
 		}
 		regions[name] = ledger{have: quotasOf(r.GetQuotas()), ours: map[string]float64{}}
 	}
+	cpus := map[string]int{}
+	for _, s := range shapes {
+		cpus[s.Name] = s.VCPUs
+	}
 	for _, i := range mine.items {
 		if l, ok := regions[regionOf(zoneOf(i.GetZone()))]; ok {
-			b.count(i, shapes, l, whole)
+			b.count(i, cpus, l, whole)
 		}
 	}
 	return b.sum(regions, whole, shapes), nil
 }
 
 // count enters what an instance of ours uses. One that does not run has no processors and no
-// address.
-func (b *Backend) count(i *computepb.Instance, shapes map[string]backends.MachineType, l, whole ledger) {
+// address. processors are those of each machine type by its name.
+func (b *Backend) count(i *computepb.Instance, processors map[string]int, l, whole ledger) {
 	l.ours[quotaInstances]++
 	if metric := diskQuota(b.conf.DiskType); metric != "" {
 		for _, d := range i.GetDisks() {
@@ -113,7 +117,7 @@ func (b *Backend) count(i *computepb.Instance, shapes map[string]backends.Machin
 		return
 	}
 	name := zoneOf(i.GetMachineType())
-	cpus := float64(shapes[name].VCPUs)
+	cpus := float64(processors[name])
 	metric := cpuQuota(name)
 	if isSpot(i) && l.have[quotaSpotCPUs].GetLimit() > 0 {
 		metric = quotaSpotCPUs
@@ -126,7 +130,7 @@ func (b *Backend) count(i *computepb.Instance, shapes map[string]backends.Machin
 }
 
 // sum is what the regions have together, within what the project has.
-func (b *Backend) sum(regions map[string]ledger, whole ledger, shapes map[string]backends.MachineType) backends.Capacity {
+func (b *Backend) sum(regions map[string]ledger, whole ledger, shapes []backends.MachineType) backends.Capacity {
 	var cpus, disk, slots float64
 	for _, l := range regions {
 		seen := map[string]bool{}
