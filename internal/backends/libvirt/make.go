@@ -12,6 +12,11 @@ import (
 // make brings files and domain into being or mends them, in the order in which each can be
 // found again: the marker, the disk, the seed, the domain.
 func (w *work) make(s *session) error {
+	if w.there {
+		if err := w.ownDisk(s); err != nil {
+			return err
+		}
+	}
 	if w.active {
 		if err := undisturbed(s, w.dom, w.r.Proxy); err != nil {
 			return err

@@ -3,6 +3,7 @@
 package libvirt
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -96,6 +97,44 @@ func TestAGuestWithSnapshotsIsDeletedWithThem(t *testing.T) {
 	req.Desired = backends.Stopped
 	h.ensure(t, req)
 	h.Virsh(t, "snapshot-create-as", backends.InstanceName(req.UID), "kept", "--diskspec", "vda,snapshot=internal", "--diskspec", "vdb,snapshot=no")
+	h.delete(t, req.Ref)
+}
+
+func TestAGuestWhoseDiskIsASnapshotsIsNotSetBackToTheOneBefore(t *testing.T) {
+	h := startHost(t)
+	req := request(newRef())
+	n := backends.InstanceName(req.UID)
+	h.ensure(t, req)
+	overlay := h.PoolDir() + "/" + n + ".before-update"
+	snapshot := func() {
+		t.Helper()
+		h.Virsh(t, "snapshot-create-as", n, "before-update", "--no-metadata", "--disk-only", "--diskspec", "vda,file="+overlay, "--diskspec", "vdb,snapshot=no")
+	}
+	snapshot()
+	h.ensure(t, req) // it runs
+	larger := req
+	larger.Generation, larger.DiskGiB = 2, 3
+	refused := func(what string, req backends.Request) {
+		t.Helper()
+		_, err := h.Ensure(t.Context(), req, nil)
+		wantClass(t, err, backends.ErrConflict)
+		if err == nil || !strings.Contains(err.Error(), overlay) {
+			t.Errorf("%s: %v, want the file named", what, err)
+		}
+	}
+	refused("a larger disk", larger)
+	h.Virsh(t, "destroy", n)
+	refused("switched off", req)
+	if xml := h.Virsh(t, "dumpxml", n); !strings.Contains(xml, "'"+overlay+"'") {
+		t.Errorf("it was defined anew:\n%s", xml)
+	}
+	h.Virsh(t, "start", n)
+	h.Virsh(t, "blockcommit", n, "vda", "--active", "--shallow", "--pivot", "--wait")
+	if i := h.ensure(t, larger); i.Generation != 2 {
+		t.Errorf("merged: %+v", i)
+	}
+	must(t, os.Remove(overlay)) // libvirt leaves it
+	snapshot()
 	h.delete(t, req.Ref)
 }
 
