@@ -69,7 +69,23 @@ type follower struct {
 	last   uint64    // highest last sequence that the stream was seen with
 	target uint64    // last sequence when Follow began
 	began  bool
+	behind behind
 }
+
+// behind is since when a stream says that it ends before what was seen of it; zero: it does
+// not.
+type behind struct{ since time.Time }
+
+// believed reports whether that is so, and not only what a server says that has become the
+// stream's leader a moment ago: it has all that was acked, but may not have applied it yet.
+func (b *behind) believed(now time.Time, replicas int) bool {
+	if b.since.IsZero() {
+		b.since = now
+	}
+	return replicas == 1 || now.Sub(b.since) >= behindPatience
+}
+
+const behindPatience = 10 * time.Second
 
 type handlerError struct{ err error }
 
@@ -212,8 +228,12 @@ func (r *follower) check(ctx context.Context) (jetstream.Stream, error) {
 	if now := installationOf(info.Config.Metadata); now != r.fleet.inst {
 		return nil, regressed("it was of incarnation %s and is of %q now", r.fleet.inst.Incarnation, now.Incarnation)
 	}
-	if info.State.LastSeq < max(r.last, r.seq) {
-		return nil, regressed("its last sequence was %d and is %d now", max(r.last, r.seq), info.State.LastSeq)
+	if seen := max(r.last, r.seq); info.State.LastSeq >= seen {
+		r.behind = behind{}
+	} else if r.behind.believed(time.Now(), info.Config.Replicas) {
+		return nil, regressed("its last sequence was %d and is %d now", seen, info.State.LastSeq)
+	} else {
+		return nil, fmt.Errorf("stream %s ends at %d, and %d was seen: its leader may be new", r.stream, info.State.LastSeq, seen)
 	}
 	if r.seq > 0 {
 		m, err := s.GetMsg(ctx, r.seq)

@@ -31,8 +31,12 @@ type request struct {
 // reconnected says that the connection to NATS was lost and is back.
 type reconnected struct{}
 
-// caughtUp says that everything is read that was stored, and that we lead.
-type caughtUp struct{ term *term }
+// caughtUp says that everything is read that was stored, and that we lead. intents is the last
+// sequence of the stream of intents.
+type caughtUp struct {
+	term    *term
+	intents uint64
+}
 
 // await asks for the verdict on the intent of a sequence.
 type await struct {
@@ -114,7 +118,7 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 		switch i := i.(type) {
 		case caughtUp:
 			d.term, begins = i.term, true
-			in.Events = append(in.Events, core.CaughtUp{Lost: i.term.leader.Lost()})
+			in.Events = append(in.Events, core.CaughtUp{Lost: i.term.leader.Lost(), Intents: i.intents})
 		case reconnected:
 			d.outdated = append(d.outdated, d.removals.again(in.Now)...)
 			in.Events = append(in.Events, core.Reconnected{})

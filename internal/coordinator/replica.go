@@ -80,28 +80,31 @@ func (r *replica) caughtUp() {
 	}
 }
 
-// catchUp returns once everything was sent on that is stored now.
-func (r *replica) catchUp(ctx context.Context) error {
+// catchUp returns once everything was sent on that is stored now, with the last sequence of
+// each stream.
+func (r *replica) catchUp(ctx context.Context) (ends map[string]uint64, err error) {
+	ends = map[string]uint64{}
 	for _, stream := range r.streams {
 		end, _, err := r.fleet.End(ctx, stream)
 		if err != nil {
-			return err
+			return nil, err
 		}
+		ends[stream] = end
 		for r.at(stream) < end {
 			// What is behind may have been removed, or replaced by what comes after the end.
 			next, err := r.fleet.Next(ctx, stream, r.at(stream))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if next == 0 || next > end {
 				break
 			}
 			if sleep(ctx, catchUpPoll); ctx.Err() != nil {
-				return context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			}
 		}
 	}
-	return nil
+	return ends, nil
 }
 
 const catchUpPoll = 2 * time.Millisecond

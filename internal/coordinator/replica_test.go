@@ -46,7 +46,7 @@ func TestAStandbyHasWhatWasStoredWhenItCatchesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.catchUp(bustest.Context(t)); err != nil {
+		if _, err := r.catchUp(bustest.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 		if got := r.at(n.Assignments()); got < end {
@@ -71,7 +71,7 @@ func TestCatchingUpDoesNotWaitForWhatWasRemoved(t *testing.T) {
 	if err := intents.DeleteMsg(bustest.Context(t), ack.Sequence); err != nil {
 		t.Fatal(err)
 	}
-	if err := followed(t, f).catchUp(bustest.Context(t)); err != nil {
+	if _, err := followed(t, f).catchUp(bustest.Context(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -86,7 +86,7 @@ func TestAStandbyReadsAnewWhatChangedUnseen(t *testing.T) {
 	commit(t, l, bus.Removal(n.Ledger("proxy", "a")))
 	audit := func() error {
 		t.Helper()
-		if err := r.catchUp(bustest.Context(t)); err != nil {
+		if _, err := r.catchUp(bustest.Context(t)); err != nil {
 			t.Fatal(err)
 		}
 		return r.audit(bustest.Context(t))

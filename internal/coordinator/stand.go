@@ -101,14 +101,15 @@ func (c *Coordinator) takeOver(ctx context.Context, lease *bus.Lease, rep *repli
 	log := c.log.With("term", leader.Term())
 	c.metrics.term.Set(float64(leader.Term()))
 	log.Info("taking over")
-	if err := rep.catchUp(ctx); err != nil {
+	ends, err := rep.catchUp(ctx)
+	if err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
 	if err := rep.audit(ctx); err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
 	t := c.newTerm(leader, lease, send, log)
-	send(caughtUp{t})
+	send(caughtUp{t, ends[c.fleet.Names().Intents()]})
 	log.Debug("everything is read", "took", time.Since(began))
 	err = t.run(ctx)
 	if err != nil {

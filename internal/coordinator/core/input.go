@@ -21,8 +21,12 @@ type Event interface{ event() }
 type Message bus.Msg
 
 // CaughtUp says that every message that was stored has been given. Decisions begin. Lost
-// says what shows that some of them are missing; empty: nothing does.
-type CaughtUp struct{ Lost string }
+// says what shows that some of them are missing; empty: nothing does. Intents is the last
+// sequence of the stream of intents.
+type CaughtUp struct {
+	Lost    string
+	Intents uint64
+}
 
 // Beat is a host's sign of life.
 type Beat struct {

@@ -73,6 +73,7 @@ type Model struct {
 	taken       map[string]bool            // incarnations that recoveries took along
 	heard       map[string]bool            // others that hosts work for
 	fleetEchoes echoes
+	setback     setback
 	lossHeld    string    // why no host is given up, or empty
 	pruneAt     time.Time // when to look for uids to forget
 	commits     []Command // of this step
@@ -110,7 +111,7 @@ func (m *Model) Step(in Input) []Command {
 		case Message:
 			m.onMessage(bus.Msg(e))
 		case CaughtUp:
-			m.onCaughtUp(e.Lost)
+			m.onCaughtUp(e)
 		case Beat:
 			m.onBeat(e)
 		case Pulls:
@@ -197,6 +198,9 @@ func (m *Model) onMessage(msg bus.Msg) {
 	if at.Kind == "assign" || at.Kind == "ledger" || at.Kind == "fence" {
 		m.high = max(m.high, msg.Seq)
 	}
+	if at.Kind == "intent" {
+		m.setback.high = max(m.setback.high, msg.Seq)
+	}
 	if at.Kind == "assign" && m.live {
 		h := m.host(at.Host)
 		h.sent = append(h.sent, msg.Seq)
@@ -230,7 +234,7 @@ func (m *Model) onMessage(msg bus.Msg) {
 }
 
 // onCaughtUp joins what was loaded, and begins to decide.
-func (m *Model) onCaughtUp(lost string) {
+func (m *Model) onCaughtUp(e CaughtUp) {
 	if m.live {
 		return
 	}
@@ -248,9 +252,10 @@ func (m *Model) onCaughtUp(lost string) {
 	}
 	m.joinDrains()
 	m.joinPools()
-	if lost != "" {
-		m.freeze(lost)
+	if e.Lost != "" {
+		m.freeze(e.Lost)
 	}
+	m.joinSetback(e.Intents)
 }
 
 // byAge is every proxy, the oldest newest intent first, those without one last by name: the
@@ -285,6 +290,7 @@ func (m *Model) onTick() {
 		m.tickHost(h)
 	}
 	m.tickLosses()
+	m.tickSetback()
 	m.tickTurns()
 	for _, h := range sorted(m.hosts) {
 		m.tickDrain(h)

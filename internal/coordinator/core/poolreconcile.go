@@ -65,7 +65,7 @@ func (m *Model) reconcilePool(po *pool) {
 func (m *Model) acceptPool(po *pool) {
 	in, l := &po.intent, &po.ledger
 	po.held = ""
-	if in.doc == nil || in.seq <= l.IntentSeq {
+	if in.doc == nil || in.seq <= l.IntentSeq || m.doubts(in.seq, po.stored) {
 		return
 	}
 	doc := in.doc

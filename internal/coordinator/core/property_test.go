@@ -131,7 +131,7 @@ func ask(t *rapid.T) Ask {
 func (f *fleet) sameWarm() {
 	cold := New(f.cfg)
 	cold.Step(Input{Now: f.now, Events: f.everything()})
-	caughtUp := Input{Now: f.now, Events: []Event{CaughtUp{}}}
+	caughtUp := Input{Now: f.now, Events: []Event{CaughtUp{Intents: f.seq["intents"]}}}
 	want, got := cold.Step(caughtUp), f.standby().Step(caughtUp)
 	if diff := gocmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got)); diff != "" {
 		f.t.Fatalf("a standby decides otherwise than one that reads anew (-anew +standby):\n%s", diff)

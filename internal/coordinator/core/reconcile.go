@@ -43,7 +43,7 @@ func (m *Model) accept(d *decision) {
 	p, in := d.p, &d.p.intent
 	p.held = ""
 	delete(m.held, p)
-	if m.pooled(d) || in.doc == nil || d.next.Pool == "" && in.seq <= d.next.IntentSeq {
+	if m.pooled(d) || in.doc == nil || d.next.Pool == "" && in.seq <= d.next.IntentSeq || m.doubts(in.seq, p.stored) {
 		return
 	}
 	doc := in.doc

@@ -34,7 +34,7 @@ import (
 //	ask TYPE             {a person's request, of one of the types in asks}
 //	renew INCARNATION    all streams are lost and made anew, and a leader begins
 //	backup               the streams are copied
-//	restore              they are made of the last copy, and a leader begins
+//	restore [STREAM]     they are, or one is, made of the last copy, and a leader begins
 //	takeover             another coordinator reads everything and leads
 //
 // Uids are written u1, u2, … in the order in which they come up. "quiet" before the name
@@ -148,7 +148,13 @@ func (s *script) play(t *testing.T, d *datadriven.TestData) string {
 	case "backup":
 		s.stored, s.seq = maps.Clone(w.stored), maps.Clone(w.seq)
 	case "restore":
-		w.stored, w.seq = maps.Clone(s.stored), maps.Clone(s.seq)
+		of := func(stream string) bool { return len(args) == 0 || stream == args[0] }
+		maps.DeleteFunc(w.stored, func(subject string, _ bus.Msg) bool { return of(w.stream(subject)) })
+		for subject, msg := range s.stored {
+			if stream := w.stream(subject); of(stream) {
+				w.stored[subject], w.seq[stream] = msg, s.seq[stream]
+			}
+		}
 		out = w.takeover()
 	case "takeover":
 		out = w.takeover()

@@ -129,7 +129,7 @@ func (w *world) settle(events ...Event) []Command {
 // takeover replaces the model by one that reads everything anew.
 func (w *world) takeover() []Command {
 	w.model, w.echo = New(w.cfg), nil
-	return w.settle(append(w.everything(), CaughtUp{})...)
+	return w.settle(append(w.everything(), CaughtUp{Intents: w.seq["intents"]})...)
 }
 
 // everything is what is stored, as it is read.
