@@ -229,6 +229,13 @@ func TestDescribeTellsEverythingButSecrets(t *testing.T) {
 	if got.Accepted == nil || got.Accepted.Spec.Auth.Username != "me" || got.Bound == nil || !strings.Contains(got.Accepted.Spec.CloudInit, "25 bytes") {
 		t.Errorf("got %s", text)
 	}
+	if err := r.js.DeleteStream(bustest.Context(t), bus.Names{}.Events()); err != nil {
+		t.Fatal(err)
+	}
+	var without coordinator.Described
+	if code := r.ask("describe", "a", &without); code != "" || without.Accepted == nil || without.EventsError == "" {
+		t.Errorf("without the stream of events: got %s, %+v", code, without)
+	}
 	for _, ask := range []string{`{"host":"kvm-1"}`, `{"proxy":"a"}`} {
 		if code := r.ask("describe", ask, &text); code != "" || !strings.Contains(string(text), `"subjects"`) {
 			t.Errorf("%s: got %s, %s", ask, code, text)

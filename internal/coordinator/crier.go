@@ -24,6 +24,8 @@ type crier struct {
 	log     *slog.Logger
 	metrics *Metrics
 	wakeUp  chan struct{}
+	// patience is how long storing an event may take before people are told.
+	patience time.Duration
 
 	mu    sync.Mutex // guards the fields that follow
 	queue []bus.EventWrite
@@ -31,7 +33,7 @@ type crier struct {
 }
 
 func newCrier(fleet *bus.Fleet, log *slog.Logger, metrics *Metrics) *crier {
-	return &crier{fleet: fleet, log: log, metrics: metrics, wakeUp: make(chan struct{}, 1)}
+	return &crier{fleet: fleet, log: log, metrics: metrics, wakeUp: make(chan struct{}, 1), patience: 10 * time.Second}
 }
 
 func (c *crier) say(s core.Say) {
@@ -80,14 +82,20 @@ func (c *crier) run(ctx context.Context) error {
 	}
 }
 
-// publish repeats events until they are stored or ctx ends.
+// publish repeats events until they are stored or ctx ends. It says so once where that takes
+// longer than a server's restart.
 func (c *crier) publish(ctx context.Context, events []bus.EventWrite) {
+	began, said := time.Now(), false
 	for ctx.Err() == nil {
 		err := c.fleet.PublishEvents(ctx, events)
 		if err == nil {
 			return
 		}
-		c.log.Debug("events could not be published; trying again", "err", err)
+		if !said && time.Since(began) >= c.patience {
+			c.log.Warn("events cannot be stored; they wait, and are tried until they are", "stream", c.fleet.Names().Events(), "err", err)
+			c.metrics.alarms.WithLabelValues("EventsNotStored").Inc()
+			said = true
+		}
 		sleep(ctx, time.Second)
 	}
 }

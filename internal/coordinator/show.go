@@ -61,6 +61,8 @@ func (a *api) get(_ context.Context, r micro.Request) (any, *intents.Invalid) {
 type Described struct {
 	core.Description
 	Events []bus.Event `json:"events"` // the newest of them, oldest first
+	// EventsError says why there are none: the stream is missing, say. The rest is known without it.
+	EventsError string `json:"eventsError,omitempty"`
 }
 
 // describedEvents is how many events are shown; all of them stand in the stream.
@@ -78,7 +80,7 @@ func (a *api) describe(ctx context.Context, r micro.Request) (any, *intents.Inva
 	out := Described{Description: doc.(core.Description)}
 	var err error
 	if out.Events, err = a.fleet.EventsOf(ctx, out.Subjects["events"], describedEvents); err != nil {
-		return nil, &intents.Invalid{Code: codeTimeout, Message: "its events could not be read: " + err.Error()}
+		out.Events, out.EventsError = []bus.Event{}, err.Error()
 	}
 	return out, nil
 }
