@@ -107,15 +107,20 @@ func (b *Backend) wake(s *session, p poolState) (bool, error) {
 	return err == nil, err
 }
 
-// imageDir is where images are kept on this machine on their way to a pool whose files the
+// imagePath is where images are kept on this machine on their way to a pool whose files the
 // agent does not use itself.
-func (b *Backend) imageDir() (string, error) {
+func (b *Backend) imagePath() (string, error) {
 	if b.stateDir == "" {
 		return "", backends.Errorf(backends.ErrHostFault, "image", "no state directory is configured, which images need on their way to pool %q", b.cfg.StoragePool)
 	}
-	dir := filepath.Join(b.stateDir, "images")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fileError("image", err)
+	return filepath.Join(b.stateDir, "images"), nil
+}
+
+// imageDir is imagePath, made where it is missing.
+func (b *Backend) imageDir() (string, error) {
+	dir, err := b.imagePath()
+	if err != nil {
+		return "", err
 	}
-	return dir, nil
+	return dir, fileError("image", os.MkdirAll(dir, 0o700))
 }

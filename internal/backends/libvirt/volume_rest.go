@@ -1,7 +1,9 @@
 package libvirt
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +19,7 @@ func sumOf(stem string) string { return strings.TrimPrefix(stem, basePrefix)[:24
 // rests are bases of this agent's own that are not whole, and everything that is on this
 // machine on its way to the pool. An upload cannot be resumed: one that nobody is at is idle.
 func (v volumes) rests(s *session) (found []rest, err error) {
-	dir, err := v.b.imageDir()
+	dir, err := v.b.imagePath()
 	if err != nil {
 		return nil, err
 	}
@@ -32,31 +34,20 @@ func (v volumes) rests(s *session) (found []rest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var stems []string
+	seen := map[string]bool{}
 	for _, vol := range all {
-		if stem, _, _ := strings.Cut(vol.Name, "."); v.ownBase(vol.Name) && !slices.Contains(stems, stem) {
-			stems = append(stems, stem)
+		stem, _, _ := strings.Cut(vol.Name, ".")
+		if seen[stem] || !v.ownBase(vol.Name) {
+			continue
 		}
-	}
-	for _, stem := range stems {
-		x := rest{stem: stem}
+		seen[stem] = true
 		parts, err := v.notWhole(s, all, stem)
 		if err != nil {
 			return nil, err
 		}
-		for _, vol := range parts {
-			err := s.do("read volume", readBudget, 0, func(l *golibvirt.Libvirt) error {
-				_, _, bytes, err := l.StorageVolGetInfo(vol)
-				if err != nil {
-					return err
-				}
-				x.Bytes += int64(bytes)
-				x.Path, err = l.StorageVolGetPath(vol)
-				return err
-			})
-			if ignoreAnswer(err) != nil {
-				return nil, err
-			}
+		x, err := measured(s, rest{stem: stem}, parts)
+		if err != nil {
+			return nil, err
 		}
 		if x.Path != "" {
 			x.Busy = images.Locked(images.UploadLock(dir, sumOf(stem)))
@@ -64,6 +55,25 @@ func (v volumes) rests(s *session) (found []rest, err error) {
 		}
 	}
 	return found, nil
+}
+
+// measured is a rest with the path and the size of its volumes, as far as they are there.
+func measured(s *session, x rest, parts []golibvirt.StorageVol) (rest, error) {
+	for _, vol := range parts {
+		err := s.do("read volume", readBudget, 0, func(l *golibvirt.Libvirt) error {
+			_, _, bytes, err := l.StorageVolGetInfo(vol)
+			if err != nil {
+				return err
+			}
+			x.Bytes += int64(bytes)
+			x.Path, err = l.StorageVolGetPath(vol)
+			return err
+		})
+		if ignoreAnswer(err) != nil {
+			return rest{}, err
+		}
+	}
+	return x, nil
 }
 
 // notWhole are the volumes of a stem that are not a base and its record. An image comes
@@ -91,7 +101,11 @@ func (v volumes) removeRest(s *session, x rest, now time.Time) (removed bool, er
 	if err != nil {
 		return false, err
 	}
-	lock, err := images.TryLock(images.UploadLock(dir, sumOf(x.stem)))
+	file := images.UploadLock(dir, sumOf(x.stem))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return false, fileError("remove images", err)
+	}
+	lock, err := images.TryLock(file)
 	if err != nil || lock == nil {
 		return false, fileError("remove images", err)
 	}

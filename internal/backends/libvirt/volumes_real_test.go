@@ -138,6 +138,30 @@ func TestWhatFetchesHaveLeftIsListedAndRemovedOnceNobodyWantsIt(t *testing.T) {
 	}
 }
 
+func TestAHalfUploadIsRemovedByAnAgentThatLostItsOwnDirectory(t *testing.T) {
+	h := hostOn(t, startDaemon(t).throughVolumes())
+	ctx := backends.WithSteps(t.Context(), func(label string) error {
+		if label == "base.upload" {
+			return errors.New("killed")
+		}
+		return nil
+	})
+	if _, err := h.PullImage(ctx, "empty", nil); err == nil {
+		t.Fatal("it was not stopped")
+	}
+	own := h.Dir + "/agent"
+	must(t, os.RemoveAll(own))
+	if found, err := h.ListImages(t.Context()); err != nil || len(found) != 1 || !found[0].Unfinished || exists(own) {
+		t.Errorf("listed %+v, %v; want the volume, and nothing made by looking", found, err)
+	}
+	if removed, err := h.PruneImages(t.Context(), math.MaxInt64); err != nil || len(removed) != 1 {
+		t.Errorf("removed %+v, %v", removed, err)
+	}
+	if left := h.imageFiles(t); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
 func TestABaseThatLostItsRecordStaysWhileAGuestIsBuiltOnIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(daemon) daemon
