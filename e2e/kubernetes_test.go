@@ -45,7 +45,7 @@ log: {level: debug}
 
 	f.publish("crawl-1", `{"name":"crawl-1","spec":{"auth":{"username":"crawler","password":"`+password+`"},"allowFrom":["10.0.0.0/8"]}}`)
 	r := f.awaitPhase("crawl-1", bus.PhaseRunning, 2*time.Minute)
-	pods := podsOf(t, c)
+	pods := podsOf(t, c, "proxies")
 	if len(pods) != 1 || len(r.Addresses) != 1 || r.Addresses[0].Address != pods[0].Status.PodIP || r.Addresses[0].Port != 3128 {
 		t.Fatalf("the record says %+v, the cluster has %+v", r.Addresses, pods)
 	}
@@ -55,7 +55,7 @@ log: {level: debug}
 		t.Fatal(err)
 	}
 	eventually(t, 2*time.Minute, func() error {
-		again := podsOf(t, c)
+		again := podsOf(t, c, "proxies")
 		if len(again) == 1 && again[0].UID != pods[0].UID && again[0].Status.Phase == corev1.PodRunning {
 			return nil
 		}
@@ -65,7 +65,7 @@ log: {level: debug}
 
 	f.publish("crawl-1", `{"name":"crawl-1","desired":"absent"}`)
 	f.awaitNoTrace("crawl-1", 2*time.Minute)
-	if left := left(t, c); left != "" {
+	if left := left(t, c, "proxies"); left != "" {
 		t.Errorf("the cluster still has %s", left)
 	}
 	a.stop()
@@ -76,9 +76,9 @@ log: {level: debug}
 	}
 }
 
-func podsOf(t *testing.T, c *kubetest.Cluster) []corev1.Pod {
+func podsOf(t *testing.T, c *kubetest.Cluster, namespace string) []corev1.Pod {
 	t.Helper()
-	list, err := c.API.CoreV1().Pods("proxies").List(context.Background(), metav1.ListOptions{})
+	list, err := c.API.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,17 +86,17 @@ func podsOf(t *testing.T, c *kubetest.Cluster) []corev1.Pod {
 }
 
 // left names everything in the namespace that an agent could have made.
-func left(t *testing.T, c *kubetest.Cluster) (out string) {
+func left(t *testing.T, c *kubetest.Cluster, namespace string) (out string) {
 	t.Helper()
 	ctx, opts := context.Background(), metav1.ListOptions{}
-	secrets, err1 := c.API.CoreV1().Secrets("proxies").List(ctx, opts)
-	services, err2 := c.API.CoreV1().Services("proxies").List(ctx, opts)
-	policies, err3 := c.API.NetworkingV1().NetworkPolicies("proxies").List(ctx, opts)
-	budgets, err4 := c.API.PolicyV1().PodDisruptionBudgets("proxies").List(ctx, opts)
+	secrets, err1 := c.API.CoreV1().Secrets(namespace).List(ctx, opts)
+	services, err2 := c.API.CoreV1().Services(namespace).List(ctx, opts)
+	policies, err3 := c.API.NetworkingV1().NetworkPolicies(namespace).List(ctx, opts)
+	budgets, err4 := c.API.PolicyV1().PodDisruptionBudgets(namespace).List(ctx, opts)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range podsOf(t, c) {
+	for _, p := range podsOf(t, c, namespace) {
 		out += " pod " + p.Name
 	}
 	for _, s := range secrets.Items {
