@@ -61,7 +61,28 @@ func (m *Model) tickRuns(h *host) {
 	}
 	r.cloned, r.times = time.Time{}, 0
 	m.sayHost(h, "HostAlone", bus.Event{Cause: "host", Message: "one agent beats again"})
+	m.restartSessions(h)
 	m.touch(h)
+}
+
+// restartSessions forgets what of a host is newer than what: of two agents with copies of
+// one state directory, the one that is left may be that of the lower session. It is asked
+// for all that it has to say, and what it says counts.
+func (m *Model) restartSessions(h *host) {
+	h.session = 0
+	if h.doc != nil {
+		doc := *h.doc
+		doc.Session = 0
+		h.doc = &doc
+	}
+	for _, b := range h.bindings {
+		if b.state != nil {
+			s := *b.state
+			s.Session = 0
+			b.state = &s
+		}
+	}
+	m.askAll(h, h.id)
 }
 
 // named returns the host of another name that has an id, nil when there is none.
