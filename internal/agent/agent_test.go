@@ -123,7 +123,7 @@ func TestErrorsDecideThePhase(t *testing.T) {
 	} {
 		t.Run(class, func(t *testing.T) {
 			r := newRig(t)
-			a := r.assignment("p1", "#sim ensure-error="+class+" times=2")
+			a := r.assignment("p1", "#sim ensure-error="+class+" times=20")
 			r.assign(a)
 			code := class
 			if class == "NotFound" {
