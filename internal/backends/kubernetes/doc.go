@@ -1,7 +1,7 @@
 // Package kubernetes is the backend for a Kubernetes cluster: each proxy is a Pod that runs
 // Squid, in one namespace, which several agents and installations may share.
 //
-// It imports the contract, squid, and client-go.
+// It imports the contract, squid, and client-go with what belongs to it.
 //
 // # What a proxy is made of
 //
@@ -24,7 +24,8 @@
 //
 // What is decided on is read from the API server at that moment, because a cache cannot tell
 // "gone" from "not seen yet". Informers on our labels wake the agent, and keep nodes,
-// Pods and quotas for the offer; nothing polls.
+// Pods and quotas for the offer; nothing polls. Only the name of a load balancer that has no
+// address is looked up whenever it is read, and remembered for half a minute.
 //
 // # Order of making
 //
