@@ -136,6 +136,9 @@ func TestAPoolIsAppliedScaledRotatedAndDeletedByRequests(t *testing.T) {
 	if code := r.ask("apply", `{"name":"crawl","min":1,"template":{"allowFrom":["10.0.0.0/8"]}}`, &bad); code == "" {
 		t.Error("a pool without max was taken")
 	}
+	if r.ask("apply", `{"name":"crawl","size":3}`, &bad); bad.Code != "Missing" || bad.Field != "template" {
+		t.Errorf("a pool without a template: %+v", bad)
+	}
 	var applied coordinator.Applied
 	if code := r.ask("apply", `{"name":"crawl","min":1,"max":5,"template":{"allowFrom":["10.0.0.0/8"]}}`, &applied); code != "" || applied.Pool != "crawl" || applied.Seq != 1 {
 		t.Fatalf("got %s, %+v", code, applied)

@@ -27,13 +27,14 @@ type subject struct{ proxy, pool string }
 
 func (s subject) name() string { return s.proxy + s.pool }
 
-// isPool tells the document of a pool by its type or its template.
+// isPool tells the document of a pool by its type or by what only pools have.
 func isPool(doc []byte) bool {
 	var head struct {
-		Type     string
-		Template json.RawMessage
+		Type                     string
+		Template, Size, Min, Max json.RawMessage
 	}
-	return json.Unmarshal(doc, &head) == nil && (head.Type == bus.TypePool || head.Type == "" && head.Template != nil)
+	return json.Unmarshal(doc, &head) == nil && (head.Type == bus.TypePool ||
+		head.Type == "" && (head.Template != nil || head.Size != nil || head.Min != nil || head.Max != nil))
 }
 
 func (a *api) apply(ctx context.Context, r micro.Request) (any, *intents.Invalid) {

@@ -43,7 +43,7 @@ func (c Describe) decide(m *Model) (any, *intents.Invalid) {
 	case c.Pool != "":
 		po := m.pools[c.Pool]
 		if po == nil || !po.stored && po.intent.seq == 0 {
-			return nil, &intents.Invalid{Code: codeNotFound, Field: "pool", Message: fmt.Sprintf("there is no pool %q", c.Pool)}
+			return nil, notThere("pool", c.Pool)
 		}
 		out := Description{Record: m.poolRecord(po), Subjects: map[string]string{"intent": names.IntentPool(c.Pool), "events": names.EventPool(c.Pool)}}
 		if doc := po.ledger.Accepted; doc != nil {
@@ -65,7 +65,7 @@ func (c Describe) decide(m *Model) (any, *intents.Invalid) {
 func (m *Model) describe(name string) (any, *intents.Invalid) {
 	p := m.proxies[name]
 	if p == nil {
-		return nil, &intents.Invalid{Code: codeNotFound, Field: "proxy", Message: fmt.Sprintf("there is no proxy %q", name)}
+		return nil, notThere("proxy", name)
 	}
 	r, _ := m.record(p)
 	names, l := m.cfg.Names, &p.ledger

@@ -92,7 +92,7 @@ func (m *Model) known(name string) (*host, *intents.Invalid) {
 	h := m.hosts[name]
 	switch {
 	case h == nil || h.id == "":
-		return nil, &intents.Invalid{Code: codeNotFound, Field: "host", Message: fmt.Sprintf("there is no host %q", name)}
+		return nil, notThere("host", name)
 	case h.orders.Removed != nil:
 		return nil, &intents.Invalid{Code: codeNotFound, Field: "host", Message: fmt.Sprintf(
 			"host %s was removed at %s; uncordon welcomes it back", name, h.orders.Removed.Since.Format(time.RFC3339))}
@@ -102,6 +102,14 @@ func (m *Model) known(name string) (*host, *intents.Invalid) {
 
 // codeNotFound says that a request names something that is not there.
 const codeNotFound = "NotFound"
+
+// notThere answers a request that names a proxy, pool or host that is not there, or none.
+func notThere(field, name string) *intents.Invalid {
+	if name == "" {
+		return &intents.Invalid{Code: intents.CodeMissing, Field: field, Message: "must not be empty"}
+	}
+	return &intents.Invalid{Code: codeNotFound, Field: field, Message: fmt.Sprintf("there is no %s %q", field, name)}
+}
 
 // ordered keeps since when something was asked for, however often it is.
 func (m *Model) ordered(was *bus.Order, reason string) *bus.Order {
@@ -134,11 +142,15 @@ func (m *Model) shut(h *host) string {
 	case o.Drain != nil:
 		return "it is being drained" + because(o.Drain.Reason)
 	case m.maintained(h):
-		return "in maintenance until " + o.Maintenance.Until.Format(time.RFC3339) + because(o.Maintenance.Reason)
+		return windowText(o.Maintenance)
 	case o.Cordon != nil:
 		return "cordoned" + because(o.Cordon.Reason)
 	}
 	return ""
+}
+
+func windowText(w *bus.Window) string {
+	return "in maintenance until " + w.Until.Format(time.RFC3339) + because(w.Reason)
 }
 
 // maintained reports whether a host is within its maintenance window.
@@ -169,7 +181,7 @@ func (m *Model) tickOrders(h *host) {
 	}
 	if m.maintained(h) && !h.maintained {
 		h.maintained = true
-		m.sayHost(h, "MaintenanceBegan", bus.Event{Cause: "person", Message: m.shut(h) + "; its silence is no loss"})
+		m.sayHost(h, "MaintenanceBegan", bus.Event{Cause: "person", Message: windowText(w) + "; its silence is no loss"})
 		m.touch(h)
 	}
 }

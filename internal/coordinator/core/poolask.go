@@ -134,7 +134,7 @@ func (m *Model) pin(name string, pinned bool) (any, *intents.Invalid) {
 func (m *Model) orderPool(name string, change func(*pool, *bus.PoolLedger) *intents.Invalid) (any, *intents.Invalid) {
 	po := m.pools[name]
 	if po == nil || !po.stored || po.absent() {
-		return nil, &intents.Invalid{Code: codeNotFound, Field: "pool", Message: fmt.Sprintf("there is no pool %q", name)}
+		return nil, notThere("pool", name)
 	}
 	next := po.ledger
 	if bad := change(po, &next); bad != nil {
@@ -154,7 +154,7 @@ func (m *Model) orderMember(name string, change func(*proxy, *bus.Ledger) *inten
 	p := m.proxies[name]
 	switch {
 	case p == nil || !p.stored || p.ledger.Accepted == nil || p.ledger.Accepted.Desired == bus.DesiredAbsent:
-		return nil, &intents.Invalid{Code: codeNotFound, Field: "proxy", Message: fmt.Sprintf("there is no proxy %q", name)}
+		return nil, notThere("proxy", name)
 	case p.ledger.Pool == "":
 		return nil, &intents.Invalid{Code: codeNotAMember, Field: "proxy", Message: fmt.Sprintf("proxy %s is of no pool", name)}
 	}

@@ -56,7 +56,7 @@ type Adopt struct {
 
 func (c Stranded) decide(m *Model) (any, *intents.Invalid) {
 	if c.Host != "" && m.hosts[c.Host] == nil {
-		return nil, &intents.Invalid{Code: codeNotFound, Field: "host", Message: fmt.Sprintf("there is no host %q", c.Host)}
+		return nil, notThere("host", c.Host)
 	}
 	return Strandings{Items: m.strandings(c.Host)}, nil
 }

@@ -126,7 +126,7 @@ func refusal(err error) *Invalid {
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return &Invalid{CodeUnknown, path(semantic.JSONPointer), "there is no such field"}
 	case errors.As(err, &semantic) && semantic.GoType != nil:
-		return &Invalid{CodeMalformed, path(semantic.JSONPointer), fmt.Sprintf("is a %s, not a %s", jsonKind(semantic.JSONKind), wanted(semantic.GoType))}
+		return &Invalid{CodeMalformed, path(semantic.JSONPointer), "is " + jsonKind(semantic.JSONKind) + ", not " + wanted(semantic.GoType)}
 	}
 	return &Invalid{CodeMalformed, "", "the document is not JSON"}
 }
@@ -150,13 +150,13 @@ func path(p jsontext.Pointer) string {
 func jsonKind(k jsontext.Kind) string {
 	switch k {
 	case jsontext.KindBeginArray:
-		return "list"
+		return "a list"
 	case jsontext.KindBeginObject:
-		return "object"
+		return "an object"
 	case jsontext.KindTrue, jsontext.KindFalse:
-		return "boolean"
+		return "a boolean"
 	}
-	return k.String()
+	return "a " + k.String()
 }
 
 func wanted(t reflect.Type) string {
@@ -165,13 +165,13 @@ func wanted(t reflect.Type) string {
 	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64, reflect.Uint64:
-		return "whole number that fits"
+		return "a whole number that fits"
 	case reflect.Slice:
-		return "list"
+		return "a list"
 	case reflect.Struct, reflect.Map:
-		return "object"
+		return "an object"
 	case reflect.Bool:
-		return "boolean"
+		return "a boolean"
 	}
-	return t.Kind().String()
+	return "a " + t.Kind().String()
 }

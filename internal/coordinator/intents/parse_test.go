@@ -125,3 +125,16 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestAWrongTypeIsSaidInWords(t *testing.T) {
+	for doc, want := range map[string]string{
+		`[]`:                              "is a list, not an object",
+		`{"name":"a","spec":[]}`:          "is a list, not an object",
+		`{"name":{}}`:                     "is an object, not a string",
+		`{"name":"a","spec":{"port":""}}`: "is a string, not a whole number that fits",
+	} {
+		if _, bad := Parse("a", []byte(doc)); bad == nil || bad.Message != want {
+			t.Errorf("%s: got %v, want %q", doc, bad, want)
+		}
+	}
+}
