@@ -85,7 +85,7 @@ func (b *Backend) subnetPath(region string) string {
 	if name == "" {
 		name = zoneOf(b.conf.Network)
 	}
-	return "projects/" + b.conf.Project + "/regions/" + region + "/subnetworks/" + name
+	return "projects/" + b.networkProject() + "/regions/" + region + "/subnetworks/" + name
 }
 
 // addressesOf are those of an instance at which clients reach it: its external ones, or without any

@@ -17,9 +17,9 @@ import (
 func (b *Backend) Check(ctx context.Context) []backends.TargetHealth {
 	p, err := b.project(ctx)
 	if err != nil {
-		return []backends.TargetHealth{unwell("project/"+b.conf.Project, err), b.checkPermissions(ctx)}
+		return append([]backends.TargetHealth{unwell("project/"+b.conf.Project, err)}, b.checkPermissions(ctx)...)
 	}
-	out := []backends.TargetHealth{b.checkProject(p), b.checkPermissions(ctx)}
+	out := append([]backends.TargetHealth{b.checkProject(p)}, b.checkPermissions(ctx)...)
 	zones, err := b.allowed(ctx, "")
 	if err != nil {
 		return append(out, unwell("zones", err))
@@ -173,12 +173,24 @@ func (b *Backend) checkImage(ctx context.Context, key string) backends.TargetHea
 	return h
 }
 
-// checkPermissions names the permissions that the agent lacks on its project.
-func (b *Backend) checkPermissions(ctx context.Context) backends.TargetHealth {
-	h := backends.TargetHealth{Target: "permissions", Code: backends.CheckOK}
+// checkPermissions names the permissions that the agent lacks on its project, and on that of a
+// shared network.
+func (b *Backend) checkPermissions(ctx context.Context) []backends.TargetHealth {
+	var out []backends.TargetHealth
 	want := b.permissions()
+	for _, project := range sorted(want) {
+		h := backends.TargetHealth{Target: "permissions", Code: backends.CheckOK}
+		if project != b.conf.Project {
+			h.Target += "/" + project
+		}
+		out = append(out, b.askPermissions(ctx, h, project, want[project]))
+	}
+	return out
+}
+
+func (b *Backend) askPermissions(ctx context.Context, h backends.TargetHealth, project string, want []string) backends.TargetHealth {
 	// The API takes a hundred at once, which is more than there are.
-	got, err := b.api.manager.Projects.TestIamPermissions("projects/"+b.conf.Project, &cloudresourcemanager.TestIamPermissionsRequest{Permissions: want}).Context(ctx).Do()
+	got, err := b.api.manager.Projects.TestIamPermissions("projects/"+project, &cloudresourcemanager.TestIamPermissionsRequest{Permissions: want}).Context(ctx).Do()
 	if err = heard(ctx, err); err != nil {
 		h = unwell(h.Target, err)
 		h.Message = "which permissions the agent has cannot be asked; is the Cloud Resource Manager API on? " + h.Message
@@ -187,7 +199,7 @@ func (b *Backend) checkPermissions(ctx context.Context) backends.TargetHealth {
 	missing := slices.DeleteFunc(want, func(p string) bool { return slices.Contains(got.Permissions, p) })
 	if len(missing) > 0 {
 		h.Code = backends.CheckForbidden
-		h.Message = "the agent lacks " + strings.Join(missing, ", ") + " on project " + b.conf.Project + "; on a single resource it may have them all the same"
+		h.Message = "the agent lacks " + strings.Join(missing, ", ") + " on project " + project + "; on a single resource it may have them all the same"
 		h.Details = map[string]string{"missing": strings.Join(missing, " ")}
 	}
 	return h

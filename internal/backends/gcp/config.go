@@ -28,7 +28,8 @@ type Config struct {
 	// Network is a VPC network, by name, or by path (projects/<host project>/global/networks/<name>)
 	// for a shared one. Default "default".
 	Network string `yaml:"network"`
-	// Subnetwork by name, or by path for a shared one. Empty: the one that an auto mode network has.
+	// Subnetwork by name, in the network's project, or by path. Empty: the one that an auto mode
+	// network has.
 	Subnetwork string `yaml:"subnetwork"`
 	// Address is where proxies that do not ask for either are reached: "external" (the default)
 	// or "internal".

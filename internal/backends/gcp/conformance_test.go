@@ -120,7 +120,7 @@ func fakeSuite() backendtest.Harness {
 		NewHost: func(t testing.TB) string {
 			host := newHost(t, gcpfake.Options{}, "reserved")
 			b := &Backend{conf: config(host).withDefaults()}
-			serverOf(host).AllowOnly(b.permissions()...) // what the check asks for suffices
+			serverOf(host).AllowOnly(b.permissions()[b.conf.Project]...) // what the check asks for suffices
 			return host
 		},
 		Open: func(host string, owner backends.Owner, log *slog.Logger) (backends.Backend, error) {

@@ -23,8 +23,8 @@ const suffixV6 = "-v6"
 // firewallNames are those of the rules that a name may have.
 func firewallNames(name string) []string { return []string{name, name + suffixV6} }
 
-// firewallProject is where rules belong: to the project of the network, which may be shared.
-func (b *Backend) firewallProject() string {
+// networkProject is the network's, which may be shared; rules and subnetworks belong to it.
+func (b *Backend) networkProject() string {
 	if parts := strings.Split(b.conf.Network, "/"); len(parts) > 1 {
 		return parts[1]
 	}
@@ -89,7 +89,7 @@ func (b *Backend) openFirewall(ctx context.Context, j *job, m backends.Mark, the
 			op, err = b.patchRule(ctx, want)
 		}
 		if err == nil {
-			err = b.follow(ctx, b.firewallProject(), op, "", nil)
+			err = b.follow(ctx, b.networkProject(), op, "", nil)
 		}
 		if err != nil {
 			return classify("open firewall", err, "proxy %s: firewall rule %s cannot be made", j.Proxy, want.GetName())
@@ -102,7 +102,7 @@ func (b *Backend) insertRule(ctx context.Context, f *computepb.Firewall) (*compu
 	if err := backends.Step(ctx, "firewall.insert"); err != nil {
 		return nil, err
 	}
-	op, err := b.api.firewalls.Insert(ctx, &computepb.InsertFirewallRequest{Project: b.firewallProject(), FirewallResource: f})
+	op, err := b.api.firewalls.Insert(ctx, &computepb.InsertFirewallRequest{Project: b.networkProject(), FirewallResource: f})
 	return started(ctx, op, err)
 }
 
@@ -110,7 +110,7 @@ func (b *Backend) patchRule(ctx context.Context, f *computepb.Firewall) (*comput
 	if err := backends.Step(ctx, "firewall.patch"); err != nil {
 		return nil, err
 	}
-	op, err := b.api.firewalls.Patch(ctx, &computepb.PatchFirewallRequest{Project: b.firewallProject(), Firewall: f.GetName(), FirewallResource: f})
+	op, err := b.api.firewalls.Patch(ctx, &computepb.PatchFirewallRequest{Project: b.networkProject(), Firewall: f.GetName(), FirewallResource: f})
 	return started(ctx, op, err)
 }
 
@@ -142,6 +142,6 @@ func (b *Backend) closeFirewall(ctx context.Context, f *computepb.Firewall) erro
 	if err := backends.Step(ctx, "firewall.delete"); err != nil {
 		return err
 	}
-	op, err := b.api.firewalls.Delete(ctx, &computepb.DeleteFirewallRequest{Project: b.firewallProject(), Firewall: f.GetName()})
-	return b.removed(ctx, b.firewallProject(), "delete firewall rule", "firewall rule "+f.GetName(), op, err)
+	op, err := b.api.firewalls.Delete(ctx, &computepb.DeleteFirewallRequest{Project: b.networkProject(), Firewall: f.GetName()})
+	return b.removed(ctx, b.networkProject(), "delete firewall rule", "firewall rule "+f.GetName(), op, err)
 }

@@ -80,6 +80,26 @@ func TestTheCheckNamesWhatIsMissing(t *testing.T) {
 	r.expectVerdict("network/us-central1", backends.CheckNetworkNotFound, "subnetworks/nobodys")
 }
 
+// What belongs to the network is in its project: subnetworks, rules, and what may be done with those.
+func TestASharedNetworkIsLookedAfterInItsOwnProject(t *testing.T) {
+	r := newRig(t, func(c *Config, _ *backends.HostConfig) { c.Network = "projects/shared/global/networks/default" })
+	r.s.AddProject("shared")
+	for _, c := range r.b.Check(r.ctx()) {
+		if c.Code != backends.CheckOK {
+			t.Errorf("%+v", c)
+		}
+	}
+	req := r.request()
+	r.mustEnsure(req)
+	if rules := r.s.Keys("firewalls"); len(rules) != 1 || !strings.HasPrefix(rules[0], "projects/shared/") {
+		t.Errorf("rules are %v, want one in the network's project", rules)
+	}
+	r.mustDelete(req.Ref)
+	r.s.Deny("compute.firewalls.create", "compute.instances.create")
+	r.expectVerdict("permissions", backends.CheckForbidden, "lacks compute.instances.create on project fleet-test")
+	r.expectVerdict("permissions/shared", backends.CheckForbidden, "lacks compute.firewalls.create on project shared")
+}
+
 func TestTheOfferFollowsTheQuota(t *testing.T) {
 	r := newRig(t)
 	offer := func() backends.Offer {

@@ -23,7 +23,7 @@ func (b *Backend) List(ctx context.Context) (backends.Listing, error) {
 	g.Go(func() (err error) { instances, err = b.api.allInstances(gctx, ownedBy(ownerOf(b.owner))); return err })
 	g.Go(func() (err error) { disks, err = b.api.allDisks(gctx, ownedBy(ownerOf(b.owner))); return err })
 	g.Go(func() (err error) { addresses, err = b.api.allAddresses(gctx, ""); return err })
-	g.Go(func() (err error) { firewalls, err = b.api.allFirewalls(gctx, b.firewallProject()); return err })
+	g.Go(func() (err error) { firewalls, err = b.api.allFirewalls(gctx, b.networkProject()); return err })
 	if err := g.Wait(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -81,7 +81,7 @@ func (l *listing) leftovers(disks []*computepb.Disk, addresses []*computepb.Addr
 	}
 	for _, f := range firewalls {
 		m, ok := readDescription(f.GetDescription())
-		l.leftover(m, ok, "firewall", f.GetName(), l.b.firewallProject())
+		l.leftover(m, ok, "firewall", f.GetName(), l.b.networkProject())
 	}
 	for _, r := range recs {
 		m := backends.Mark{Installation: l.b.owner.Installation, HostID: l.b.owner.HostID, Proxy: r.Proxy, UID: r.UID, CreatedAt: r.CreatedAt}

@@ -155,7 +155,7 @@ func (b *Backend) sum(regions map[string]ledger, whole ledger, shapes []backends
 		disk += l.room(diskQuota(b.conf.DiskType))
 	}
 	cpus = min(cpus, whole.room(quotaAllCPUs))
-	if *b.conf.Firewall.Manage && b.firewallProject() == b.conf.Project {
+	if *b.conf.Firewall.Manage && b.networkProject() == b.conf.Project {
 		slots = min(slots, whole.room(quotaFirewalls))
 	}
 	if most := b.host.Limits.Slots; most > 0 {

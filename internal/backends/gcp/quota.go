@@ -46,7 +46,7 @@ func (b *Backend) needOf(j *job, cpus int) need {
 			n.region[quotaStatic] = 1
 		}
 	}
-	if b.firewallProject() == b.conf.Project {
+	if b.networkProject() == b.conf.Project {
 		n.project[quotaFirewalls] = float64(len(b.rules(j)))
 	}
 	return n

@@ -60,7 +60,7 @@ func (b *Backend) disk(j *job, m backends.Mark, zone string) *computepb.Attached
 
 func (b *Backend) nic(j *job, zone, ip string) *computepb.NetworkInterface {
 	n := &computepb.NetworkInterface{Network: proto.String(b.networkPath())}
-	if b.conf.Subnetwork != "" {
+	if b.conf.Subnetwork != "" || b.networkProject() != b.conf.Project { // of a shared network none is found by itself
 		n.Subnetwork = proto.String(b.subnetPath(regionOf(zone)))
 	}
 	if b.conf.IPv6 {

@@ -18,11 +18,11 @@ func TestTheRoleInTheDocumentationIsWhatTheCheckAsksFor(t *testing.T) {
 		role = append(role, m[1])
 	}
 	b := &Backend{conf: Config{}.withDefaults()}
-	if want := b.permissions(); !slices.Equal(role, want) {
+	if want := b.permissions()[b.conf.Project]; !slices.Equal(role, want) {
 		t.Errorf("docs/gcp.md has the role\n%v\nand the check asks for\n%v", role, want)
 	}
 	b.conf.ReservedAddress, b.conf.Address, b.conf.ServiceAccount.Email = true, internal, "robot@example.org"
-	for _, p := range b.permissions() {
+	for _, p := range b.permissions()[b.conf.Project] {
 		short := "`" + p[strings.LastIndex(p, "."):] + "`"
 		if !slices.Contains(role, p) && !strings.Contains(string(text), "`"+p+"`") && !strings.Contains(string(text), short) && !strings.HasPrefix(p, "iam.") {
 			t.Errorf("docs/gcp.md does not say what needs %s", p)

@@ -33,7 +33,7 @@ func (b *Backend) survey(ctx context.Context, ref backends.Ref) (found, error) {
 	g.Go(func() (err error) { addresses, err = b.api.allAddresses(gctx, named(name)); return err })
 	for i, n := range firewallNames(name) {
 		g.Go(func() error {
-			f, err := b.api.firewalls.Get(gctx, &computepb.GetFirewallRequest{Project: b.firewallProject(), Firewall: n})
+			f, err := b.api.firewalls.Get(gctx, &computepb.GetFirewallRequest{Project: b.networkProject(), Firewall: n})
 			if err = heard(gctx, err); isAbsent(err) {
 				return nil
 			}
@@ -73,7 +73,7 @@ func (b *Backend) ours(ref backends.Ref, f found) error {
 	}
 	for _, w := range f.firewalls {
 		if m, ok := readDescription(w.GetDescription()); !ok || !is(m, ref, b.owner) {
-			return conflict(ref, "firewall rule", w.GetName(), "project "+b.firewallProject())
+			return conflict(ref, "firewall rule", w.GetName(), "project "+b.networkProject())
 		}
 	}
 	return nil
