@@ -105,7 +105,7 @@ func (m *Model) noteStray(msg bus.Msg) {
 		return
 	}
 	m.sayFleet("IntentRejected", fmt.Sprintf("what is on subject %.80q is nobody's: an intent belongs on %s or %s",
-		msg.Subject, names.IntentProxy("<name>"), names.IntentPool("<name>")), msg.Seq)
+		msg.Subject, names.IntentProxy("NAME"), names.IntentPool("NAME")), msg.Seq)
 }
 
 func (m *Model) onLedger(name string, msg bus.Msg) {
