@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -262,7 +263,13 @@ func TestAWatchSaysThatItsLeaderWasReplaced(t *testing.T) {
 			r.leading(first)
 			r.host("kvm-1")
 			r.ask("apply", string(intent("a")), nil)
-			r.coordinator("c2")
+			second, _ := r.coordinator("c2")
+			bustest.Eventually(t, "a standby, which hears watches", func() error {
+				if role := second.Role(); role != coordinator.StandingBy {
+					return errors.New(role.String())
+				}
+				return nil
+			})
 			sub, err := r.nc.SubscribeSync(r.nc.NewInbox())
 			if err != nil {
 				t.Fatal(err)
