@@ -18,9 +18,9 @@ help: ## Show this list
 
 .PHONY: build
 build: ## Build bin/coordinator, bin/agent and, without cloud backends, bin/agent-host
-	go build -o bin/agent ./cmd/agent
-	go build -tags $(no_clouds) -o bin/agent-host ./cmd/agent
-	go build -tags $(no_clouds) -o bin/coordinator ./cmd/coordinator
+	CGO_ENABLED=0 go build -o bin/agent ./cmd/agent
+	CGO_ENABLED=0 go build -tags $(no_clouds) -o bin/agent-host ./cmd/agent
+	CGO_ENABLED=0 go build -tags $(no_clouds) -o bin/coordinator ./cmd/coordinator
 
 .PHONY: test-fast
 test-fast: ## Vet and test what needs nothing but Go and a C compiler (-race)
@@ -42,7 +42,7 @@ fuzz: ## Run each fuzz target for a short time: FUZZTIME=10s
 .PHONY: lint
 lint: ## golangci-lint and, where it is installed, shellcheck
 	"$$(e2e/tools.sh golangci-lint)" run
-	! command -v shellcheck >/dev/null || shellcheck .ci/run e2e/*.sh e2e/guest/*.sh
+	! command -v shellcheck >/dev/null || shellcheck .ci/run e2e/*.sh e2e/guest/*.sh internal/backends/gcp/*.sh
 
 .PHONY: generate
 generate: ## Write schemas/ from the Go types

@@ -26,7 +26,9 @@ var binaries = sync.OnceValues(func() (string, error) {
 		{"-tags", "faults,no_gcp,no_kubernetes", "-o", dir + "/agent-host", "proxyfleet/cmd/agent"},
 		{"-tags", "no_gcp,no_kubernetes", "-o", dir + "/coordinator", "proxyfleet/cmd/coordinator"},
 	} {
-		if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {
+		cmd := exec.Command("go", append([]string{"build"}, args...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build: %w\n%s", err, out)
 		}
 	}
