@@ -123,38 +123,62 @@ const (
 )
 
 // audit compares how many subjects hold something with what was followed. They differ when a
-// marker went by itself while the connection was away, or when somebody removed messages:
-// then a model that has followed for long knows what one that reads anew would not.
+// marker went by itself while the connection was away, when somebody removed messages, or when
+// a server that was killed brings back what had been removed: then a model that has followed
+// for long knows what one that reads anew would not.
 func (r *replica) audit(ctx context.Context) error {
+	c, err := r.count(ctx)
+	if err == nil && (c.stored < c.least || c.stored > c.most) {
+		return c.stale(r.audited)
+	}
+	return err
+}
+
+// auditReturns is audit for a leader, which has what was removed in its model still and would
+// not decide better without: it is only asked for what came back, and is to be ended again.
+func (r *replica) auditReturns(ctx context.Context) error {
+	c, err := r.count(ctx)
+	if err == nil && c.stored > c.most {
+		return c.stale(r.audited)
+	}
+	return err
+}
+
+// counted is how many subjects hold something, and how many should.
+type counted struct{ stored, least, most int }
+
+func (c counted) stale(stream string) error {
+	return fmt.Errorf("%w: %d subjects of %s hold something, %d to %d are known", errStale, c.stored, stream, c.least, c.most)
+}
+
+// count is zero while something is on its way.
+func (r *replica) count(ctx context.Context) (counted, error) {
 	end, subjects, err := r.fleet.End(ctx, r.audited)
 	if err != nil {
-		return err
+		return counted{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seq[r.audited] != end || time.Since(r.loadedAt) < trusted {
-		return nil // something is on its way
+		return counted{}, nil
 	}
 	for subject, at := range r.ended {
 		if time.Since(at) > markerLife {
 			delete(r.ended, subject)
 		}
 	}
-	if least, most := len(r.live), len(r.live)+len(r.ended); int(subjects) < least || int(subjects) > most {
-		return fmt.Errorf("%w: %d subjects of %s hold something, %d to %d are known", errStale, subjects, r.audited, least, most)
-	}
-	return nil
+	return counted{stored: int(subjects), least: len(r.live), most: len(r.live) + len(r.ended)}, nil
 }
 
 const auditEvery = time.Minute
 
-// watch audits from time to time until ctx ends. What could not be asked is asked again.
-func (r *replica) watch(ctx context.Context) error {
+// watch calls audit from time to time until ctx ends. What could not be asked is asked again.
+func watch(ctx context.Context, audit func(context.Context) error) error {
 	for {
 		if sleep(ctx, auditEvery); ctx.Err() != nil {
 			return nil
 		}
-		if err := r.audit(ctx); isStale(err) {
+		if err := audit(ctx); isStale(err) {
 			return err
 		}
 	}

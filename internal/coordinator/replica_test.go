@@ -76,6 +76,34 @@ func TestCatchingUpDoesNotWaitForWhatWasRemoved(t *testing.T) {
 	}
 }
 
+// A server that was killed brings messages back behind what was read already.
+func TestALeaderReadsAnewWhatCameBackAndNotWhatIsMissing(t *testing.T) {
+	s, f := bustest.Fleet(t)
+	n := f.Names()
+	l := bustest.Lead(t, f, "a")
+	r := followed(t, s.Open("b"))
+	commit(t, l, bus.Write{Subject: n.Ledger("proxy", "a"), Data: []byte("{}")}, bus.Write{Subject: n.Ledger("proxy", "b"), Data: []byte("{}")})
+	if _, err := r.catchUp(bustest.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.auditReturns(bustest.Context(t)); err != nil {
+		t.Errorf("all is known: %v", err)
+	}
+	r.mu.Lock()
+	r.live["fleet.ledger.proxy.removed"] = true
+	r.mu.Unlock()
+	if err := r.auditReturns(bustest.Context(t)); err != nil {
+		t.Errorf("something is missing: %v", err)
+	}
+	r.mu.Lock()
+	delete(r.live, "fleet.ledger.proxy.removed")
+	delete(r.live, n.Ledger("proxy", "b"))
+	r.mu.Unlock()
+	if err := r.auditReturns(bustest.Context(t)); !errors.Is(err, errStale) {
+		t.Errorf("an entry that nobody knew came back: got %v, want it to be read anew", err)
+	}
+}
+
 func TestAStandbyReadsAnewWhatChangedUnseen(t *testing.T) {
 	s, f := bustest.Fleet(t)
 	n := f.Names()

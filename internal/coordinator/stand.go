@@ -80,7 +80,7 @@ func (c *Coordinator) standBy(ctx context.Context, lease *bus.Lease, rep *replic
 	defer cancel()
 	stale := make(chan error, 1)
 	go func() {
-		stale <- rep.watch(waiting)
+		stale <- watch(waiting, rep.audit)
 		cancel()
 	}()
 	err := lease.Wait(waiting)
@@ -108,7 +108,7 @@ func (c *Coordinator) takeOver(ctx context.Context, lease *bus.Lease, rep *repli
 	if err := rep.audit(ctx); err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
-	t := c.newTerm(leader, lease, send, log)
+	t := c.newTerm(leader, lease, rep, send, log)
 	send(caughtUp{t, ends[c.fleet.Names().Intents()]})
 	log.Debug("everything is read", "took", time.Since(began))
 	err = t.run(ctx)

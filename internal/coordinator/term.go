@@ -17,6 +17,7 @@ import (
 type term struct {
 	c         *Coordinator
 	lease     *bus.Lease
+	replica   *replica
 	send      func(input)
 	inventory *inventory
 	crier     *crier
@@ -26,8 +27,8 @@ type term struct {
 	api       *api
 }
 
-func (c *Coordinator) newTerm(leader *bus.Leader, lease *bus.Lease, send func(input), log *slog.Logger) *term {
-	t := &term{c: c, lease: lease, send: send, leader: leader,
+func (c *Coordinator) newTerm(leader *bus.Leader, lease *bus.Lease, rep *replica, send func(input), log *slog.Logger) *term {
+	t := &term{c: c, lease: lease, replica: rep, send: send, leader: leader,
 		inventory: newInventory(c.fleet.Names(), leader, c.js, c.cfg.Audit, log, c.metrics),
 		crier:     newCrier(c.fleet, log, c.metrics),
 		chores:    newChores(c.fleet, send, log),
@@ -58,6 +59,7 @@ func (t *term) run(outer context.Context) error {
 		return c.reconnects(ctx, func() { t.send(reconnected{}) })
 	})
 	g.add("api", t.api.run)
+	g.add("", func(ctx context.Context) error { return watch(ctx, t.replica.auditReturns) })
 	err := g.Run()
 	if err == nil && outer.Err() == nil {
 		err = errors.New("a part of it ended by itself")
