@@ -25,4 +25,5 @@ bench ./e2e 'Restart$' 10x
 bench ./e2e 'Create$' 10x
 bench ./e2e 'Memory$' 1x
 bench ./internal/backends/local Throughput 2s
+bench ./internal/bus States 3x
 "$benchstat" -col /way,/proxy bin/bench.txt

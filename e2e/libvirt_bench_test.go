@@ -155,7 +155,7 @@ func BenchmarkMemory(b *testing.B) {
 	const proxies = 50
 	d := libvirttest.Start(b)
 	f := newFleet(b, "")
-	agent := f.startAgent("kvm-1", libvirtAgent(d))
+	agent := f.startAgent("kvm-1", strings.Replace(libvirtAgent(d), "vcpus: 100", "vcpus: 100, disk: 100", 1))
 	for n := range proxies {
 		name := fmt.Sprintf("crawl-%d", n)
 		doc := strings.NewReplacer("crawl-1", name, "running", "stopped").Replace(goodIntent)

@@ -9,10 +9,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/synadia-io/orbit.go/jetstreamext"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/bustest"
+	"proxyfleet/internal/bus/natsd"
 )
 
 func state(proxy string, counter uint64) bus.State {
@@ -104,15 +106,7 @@ func TestThousandsOfStatesAtOnceAreAllStoredMostOfThemAsBatches(t *testing.T) {
 			s, f := bustest.Fleet(t)
 			nc, js := s.Connect("test")
 			if !batches {
-				stream, err := js.Stream(bustest.Context(t), f.Names().States())
-				if err != nil {
-					t.Fatal(err)
-				}
-				cfg := stream.CachedInfo().Config
-				cfg.AllowAtomicPublish = false
-				if _, err := js.UpdateStream(bustest.Context(t), cfg); err != nil {
-					t.Fatal(err)
-				}
+				refuseBatches(t, js, f.Names().States())
 			}
 			var alone atomic.Int32
 			if _, err := nc.Subscribe("fleet.state.>", func(m *nats.Msg) {
@@ -161,5 +155,47 @@ func TestClosingDropsWhatIsNotStoredAndReturns(t *testing.T) {
 	case <-done:
 	case <-time.After(bustest.Deadline):
 		t.Error("close does not return")
+	}
+}
+
+// BenchmarkStates is how long an agent takes that has 5,000 states to say at once, as batches
+// and, for comparison, one by one.
+func BenchmarkStates(b *testing.B) {
+	for _, sync := range []bool{false, true} {
+		for _, batches := range []bool{true, false} {
+			name := map[bool]string{false: "sync=default", true: "sync=always"}[sync] + map[bool]string{false: "/way=singly", true: "/way=batches"}[batches]
+			b.Run(name, func(b *testing.B) {
+				s := bustest.StartWith(b, natsd.Config{SyncAlways: sync})
+				_, js := s.Connect("test")
+				if _, err := bus.Bootstrap(bustest.Context(b), js, bus.Names{}, small); err != nil {
+					b.Fatal(err)
+				}
+				if !batches {
+					refuseBatches(b, js, bus.Names{}.States())
+				}
+				link := s.Host("h1")
+				for n := uint64(1); b.Loop(); n++ {
+					for i := range 5000 {
+						link.PutState(state(fmt.Sprint("p", i), n), nil)
+					}
+					if err := link.Flush(bustest.Context(b)); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func refuseBatches(t testing.TB, js jetstream.JetStream, name string) {
+	t.Helper()
+	stream, err := js.Stream(bustest.Context(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowAtomicPublish = false
+	if _, err := js.UpdateStream(bustest.Context(t), cfg); err != nil {
+		t.Fatal(err)
 	}
 }
