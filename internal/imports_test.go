@@ -26,9 +26,9 @@ type layer struct {
 }
 
 var layers = []layer{
-	{"cmd/agent", []string{"internal/agent", "internal/backends", "internal/bus", "internal/secret"},
+	{"cmd/agent", []string{"internal/agent", "internal/backends", "internal/bus", "internal/program", "internal/secret"},
 		"an agent is installed on hosts that have nothing to do with decisions"},
-	{"cmd/coordinator", []string{"internal/coordinator", "internal/agent", "internal/backends", "internal/backends/local", "internal/bus", "internal/secret"},
+	{"cmd/coordinator", []string{"internal/coordinator", "internal/agent", "internal/backends", "internal/backends/local", "internal/bus", "internal/program", "internal/secret"},
 		"the command dev is a whole fleet with an agent inside; below it coordinators and agents stay apart"},
 	{"internal/agent", []string{"internal/backends", "internal/bus", "internal/secret"},
 		"an agent must work while every coordinator is away, so it cannot need their code"},
@@ -44,6 +44,7 @@ var layers = []layer{
 		"documents and streams must not take the shape of one backend or one coordinator"},
 	{"internal/backends", []string{"internal/secret"},
 		"a backend must be usable, and tested, without NATS"},
+	{"internal/program", nil, "what makes a program of packages knows none of them"},
 	{"internal/secret", nil, "everything imports it"},
 	{"schemas", nil, "what it holds is for everybody, so it needs nothing of ours"},
 	{"e2e", []string{"internal/bus"}, "what the end-to-end tests look at is what an operator can look at"},

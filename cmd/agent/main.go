@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 
 	"github.com/alecthomas/kong"
+
+	"proxyfleet/internal/program"
 )
 
 type cli struct {
@@ -45,18 +46,6 @@ func main() {
 type versionCmd struct{}
 
 func (versionCmd) Run() error {
-	_, err := fmt.Println(version())
+	_, err := fmt.Println(program.Version())
 	return err
-}
-
-// version is the module's, or the commit that it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "devel"
 }

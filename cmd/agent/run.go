@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
 	"syscall"
 
-	"github.com/lmittmann/tint"
 	"github.com/oklog/run"
 
 	"proxyfleet/internal/agent"
+	"proxyfleet/internal/program"
 )
 
 type runCmd struct{ configPath }
@@ -23,7 +20,7 @@ func (c runCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	log, err := logger(cfg.Log)
+	log, err := program.Logger(cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return err
 	}
@@ -32,7 +29,7 @@ func (c runCmd) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, telemetry.close()) }()
-	a, err := agent.Open(cfg, agent.Options{Log: log, Version: version(), Context: faults(log),
+	a, err := agent.Open(cfg, agent.Options{Log: log, Version: program.Version(), Context: faults(log),
 		Tracer: telemetry.tracer, Meter: telemetry.meter})
 	if err != nil {
 		return err
@@ -57,21 +54,4 @@ func (c runCmd) Run(ctx context.Context) (err error) {
 		return nil
 	}
 	return err
-}
-
-// logger writes to stderr, coloured where that is a terminal.
-func logger(cfg agent.LogConfig) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.Level)); err != nil {
-		return nil, fmt.Errorf("log.level: %w", err)
-	}
-	if cfg.Format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
-	}
-	return slog.New(tint.NewTextHandler(os.Stderr, &tint.Options{Level: level, NoColor: !terminal(os.Stderr)})), nil
-}
-
-func terminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

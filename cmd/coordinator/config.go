@@ -27,7 +27,10 @@ type config struct {
 	HTTP         struct {
 		Address string `yaml:"address"`
 	} `yaml:"http"`
-	Log logConfig `yaml:"log"`
+	Log struct {
+		Level  string `yaml:"level"`
+		Format string `yaml:"format"`
+	} `yaml:"log"`
 }
 
 //go:embed coordinator.sample.yaml

@@ -17,6 +17,7 @@ import (
 	"proxyfleet/internal/agent"
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/bus/natsd"
+	"proxyfleet/internal/program"
 )
 
 type devCmd struct {
@@ -30,7 +31,7 @@ type devCmd struct {
 
 // Run runs a whole fleet until a signal ends it. Proxies keep running.
 func (c devCmd) Run(ctx context.Context) (err error) {
-	log, err := logConfig{Level: c.LogLevel}.logger()
+	log, err := program.Logger(c.LogLevel, "text")
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (c devCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	stopTracing, err := startTracing(ctx)
+	stopTracing, err := startTracing()
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (c devCmd) Run(ctx context.Context) (err error) {
 	if err := bootstrapDev(ctx, cfg, log, srv.InProcess()); err != nil {
 		return err
 	}
-	a, err := agent.Open(agentCfg, agent.Options{Log: log.With("part", "agent"), Version: version(), NATS: []nats.Option{srv.InProcess()}})
+	a, err := agent.Open(agentCfg, agent.Options{Log: log.With("part", "agent"), Version: program.Version(), NATS: []nats.Option{srv.InProcess()}})
 	if err != nil {
 		return err
 	}

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"proxyfleet/internal/backends/local"
+	"proxyfleet/internal/program"
 )
 
 type cli struct {
@@ -52,15 +52,6 @@ func (c localProxyCmd) Run(ctx context.Context) error { return local.RunChild(ct
 type versionCmd struct{}
 
 func (versionCmd) Run() error {
-	_, err := fmt.Println(version())
+	_, err := fmt.Println(program.Version())
 	return err
-}
-
-// version is the module's, or that it is not known.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "devel"
-	}
-	return info.Main.Version
 }

@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/oklog/run"
+	"go.opentelemetry.io/otel"
 
 	"proxyfleet/internal/bus"
 	"proxyfleet/internal/coordinator"
+	"proxyfleet/internal/program"
 )
 
 type runCmd struct{ configPath }
@@ -25,16 +26,25 @@ func (c runCmd) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	log, err := cfg.Log.logger()
+	log, err := program.Logger(cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return err
 	}
-	stopTracing, err := startTracing(ctx)
+	stopTracing, err := startTracing()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopTracing()) }()
 	return runCoordinator(ctx, cfg, log, "run "+`"coordinator bootstrap --config `+c.Config+`"`)
+}
+
+// startTracing has the whole program's spans exported where the environment says so.
+func startTracing() (stop func() error, err error) {
+	provider, stop, err := program.Tracing(program.About("proxyfleet-coordinator", ""))
+	if err == nil {
+		otel.SetTracerProvider(provider)
+	}
+	return stop, err
 }
 
 // runCoordinator connects, opens the fleet and runs a coordinator until ctx ends. bootstrap
@@ -56,8 +66,8 @@ func runCoordinator(ctx context.Context, cfg config, log *slog.Logger, bootstrap
 	case err != nil:
 		return err
 	}
-	registry := newRegistry()
-	co := coordinator.New(fleet, nc, js, coordinator.Config{LeaseTTL: cfg.Lease, Silence: cfg.Silence, LossDelay: cfg.LossDelay, Version: semver()}, log, coordinator.NewMetrics(registry))
+	registry := program.Registry()
+	co := coordinator.New(fleet, nc, js, coordinator.Config{LeaseTTL: cfg.Lease, Silence: cfg.Silence, LossDelay: cfg.LossDelay, Version: program.Version()}, log, coordinator.NewMetrics(registry))
 
 	// Both end with ctx; the first that ends takes the other along, in no special order.
 	var g run.Group
@@ -89,16 +99,6 @@ func connect(cfg config, log *slog.Logger, opts ...nats.Option) (*nats.Conn, jet
 	return nc, js, nil
 }
 
-var semverPattern = regexp.MustCompile(`^v(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)$`)
-
-// semver is the version as a NATS service wants it.
-func semver() string {
-	if m := semverPattern.FindStringSubmatch(version()); m != nil {
-		return m[1]
-	}
-	return "0.0.0"
-}
-
 type bootstrapCmd struct {
 	configPath
 	Replicas int           `default:"1" help:"Replicas of every stream and bucket: 3 keeps what was acked through the loss of a server (default: ${default})."`
@@ -114,7 +114,7 @@ func (c bootstrapCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log, err := cfg.Log.logger()
+	log, err := program.Logger(cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
 		return err
 	}

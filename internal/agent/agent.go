@@ -23,7 +23,7 @@ import (
 // Options are what a caller adds to the configuration.
 type Options struct {
 	Log     *slog.Logger // nil: discard
-	Version string       // of the program, for the host document
+	Version string       // of the program, a semantic one, for the host document and its service
 	// NATS are options of the connection that come last.
 	NATS []nats.Option
 	// OpenBackend opens the backend; default the package's own [OpenBackend].

@@ -43,9 +43,9 @@ func (a *Agent) answer(ctx context.Context, nc *nats.Conn) {
 func (a *Agent) serveRequests(ctx context.Context, nc *nats.Conn) error {
 	root := cmp.Or(a.cfg.Root, bus.DefaultRoot)
 	svc, err := micro.AddService(nc, micro.Config{
-		Name: root + "-host", Version: "0.0.0",
+		Name: root + "-host", Version: cmp.Or(a.opts.Version, "0.0.0"),
 		Description:        "Shows what the agent of a host knows. It changes nothing.",
-		Metadata:           map[string]string{"host": a.cfg.Host.Name, "hostId": a.HostID(), "agent": a.opts.Version},
+		Metadata:           map[string]string{"host": a.cfg.Host.Name, "hostId": a.HostID()},
 		QueueGroupDisabled: true, // two agents of one name are a mistake that should show
 	})
 	if err != nil {
