@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -71,4 +72,18 @@ func TestABadIntentChangesNothingThatRuns(t *testing.T) {
 		t.Errorf("the record still complains: %+v", after)
 	}
 	f.coordinator.stop()
+}
+
+// TestABootstrapAgainSaysWhatItDoesNotChange asks for three replicas of streams that have one.
+func TestABootstrapAgainSaysWhatItDoesNotChange(t *testing.T) {
+	f := newFleet(t, "")
+	again := func(replicas string) string {
+		return mustRun(t, program(t, "coordinator"), "bootstrap", "--config", filepath.Join(f.dir, "coordinator.yaml"), "--replicas", replicas)
+	}
+	if out := again("3"); !strings.Contains(out, "--replicas 1, not 3 as asked") {
+		t.Errorf("got %q", out)
+	}
+	if out := again("1"); strings.Contains(out, "as asked") {
+		t.Errorf("nothing differs: got %q", out)
+	}
 }

@@ -15,7 +15,7 @@ import (
 
 type cli struct {
 	Run           runCmd        `cmd:"" help:"Run the agent until it is told to stop. Proxies keep running."`
-	Check         checkCmd      `cmd:"" help:"Check what the configured backend needs, and say what is wrong. Changes nothing."`
+	Check         checkCmd      `cmd:"" help:"Check what the configured backend needs, and say what is wrong. Makes, changes and marks no proxy."`
 	Images        imagesCmd     `cmd:"" help:"Look after the base images of this host."`
 	Config        configCmd     `cmd:"" help:"Work with agent.yaml."`
 	AcceptStreams acceptCmd     `cmd:"" name:"accept-streams" help:"Take assignments from streams that were made anew for the same installation."`

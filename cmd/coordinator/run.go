@@ -137,7 +137,16 @@ func (c bootstrapCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf("installation %s is there; write it into the configuration of every coordinator:\n\ninstallation: %s\n", inst.ID, inst.ID)
+	if _, err = fmt.Printf("installation %s is there; write it into the configuration of every coordinator:\n\ninstallation: %s\n", inst.ID, inst.ID); err != nil {
+		return err
+	}
+	made, err := js.Stream(ctx, names.Assignments())
+	if err != nil {
+		return err
+	}
+	if n := made.CachedInfo().Config.Replicas; n != c.Replicas {
+		_, err = fmt.Printf("\nIts streams were made before and stay as they are: --replicas %d, not %d as asked. That is chosen when a fleet is made.\n", n, c.Replicas)
+	}
 	return err
 }
 
