@@ -17,10 +17,13 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/coordinator, bin/agent and, without cloud backends, bin/agent-host
+build: bin/coordinator ## Build bin/coordinator, bin/agent and, without cloud backends, bin/agent-host
 	CGO_ENABLED=0 go build -o bin/agent ./cmd/agent
 	CGO_ENABLED=0 go build -tags $(no_clouds) -o bin/agent-host ./cmd/agent
-	CGO_ENABLED=0 go build -tags $(no_clouds) -o bin/coordinator ./cmd/coordinator
+
+.PHONY: bin/coordinator # go build knows what is new
+bin/coordinator:
+	CGO_ENABLED=0 go build -tags $(no_clouds) -o $@ ./cmd/coordinator
 
 .PHONY: test-fast
 test-fast: ## Vet and test what needs nothing but Go and a C compiler (-race)
@@ -49,11 +52,11 @@ generate: ## Write schemas/ from the Go types
 	go test ./schemas -update
 
 .PHONY: demo
-demo: build ## One proxy from intent to deletion, on this machine, with the nats CLI
+demo: bin/coordinator ## One proxy from intent to deletion, on this machine, with the nats CLI
 	e2e/demo.sh local
 
 .PHONY: demo-kvm
-demo-kvm: build ## The same as a virtual machine on real libvirt (root; emulated without KVM)
+demo-kvm: bin/coordinator ## The same as a virtual machine on real libvirt (root; emulated without KVM)
 	e2e/demo.sh libvirt
 
 .PHONY: bench
