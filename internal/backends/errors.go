@@ -41,6 +41,21 @@ func Wrap(class error, op string, cause error, format string, args ...any) error
 	return &Error{Class: class, Op: op, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
+// Judge is Wrap for an error of a client library: judge gives its class, and what to do about
+// it where there is something to say. An [*Error] stays as it is.
+func Judge(op string, err error, judge func(error) (class error, hint string), format string, args ...any) error {
+	var done *Error
+	if err == nil || errors.As(err, &done) {
+		return err
+	}
+	class, hint := judge(err)
+	message := fmt.Sprintf(format, args...)
+	if hint != "" {
+		message += "; " + hint
+	}
+	return Wrap(class, op, err, "%s", message)
+}
+
 func (e *Error) Error() string {
 	s := e.Op + ": " + e.Message
 	if e.Cause != nil {

@@ -44,7 +44,7 @@ func (h Harness) obey(text string) error {
 		return err
 	}
 	o.Request.Access.Password = secret.String(o.Password)
-	hear := &heard{}
+	hear := &Heard{}
 	b, err := h.Open(o.Host, o.Owner, hear.logger())
 	if err != nil {
 		return err

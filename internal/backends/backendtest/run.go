@@ -47,7 +47,7 @@ type env struct {
 	host     string
 	owner    backends.Owner
 	password string
-	heard    *heard
+	heard    *Heard
 	refs     int
 }
 
@@ -55,7 +55,7 @@ func newEnv(t *testing.T, h Harness) *env {
 	var raw [12]byte
 	_, _ = rand.Read(raw[:])
 	return &env{
-		T: t, h: h, host: h.NewHost(t), heard: &heard{},
+		T: t, h: h, host: h.NewHost(t), heard: &Heard{},
 		owner: backends.Owner{Installation: newULID(), HostID: newULID()},
 		// Characters that quoting tends to get wrong stand between two halves that no
 		// encoding of them can hide.

@@ -14,27 +14,27 @@ import (
 	"proxyfleet/internal/backends"
 )
 
-// heard collects everything that a backend says.
-type heard struct {
+// Heard collects everything that a backend says, from several goroutines.
+type Heard struct {
 	mu  sync.Mutex // guards buf
 	buf bytes.Buffer
 }
 
-func (h *heard) Write(p []byte) (int, error) {
+func (h *Heard) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.buf.Write(p)
 }
 
-func (h *heard) say(format string, args ...any) { _, _ = fmt.Fprintf(h, format+"\n", args...) }
+func (h *Heard) say(format string, args ...any) { _, _ = fmt.Fprintf(h, format+"\n", args...) }
 
-func (h *heard) String() string {
+func (h *Heard) String() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.buf.String()
 }
 
-func (h *heard) logger() *slog.Logger {
+func (h *Heard) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{Level: slog.LevelDebug - 8}))
 }
 

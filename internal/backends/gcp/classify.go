@@ -2,7 +2,6 @@ package gcp
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -157,16 +156,10 @@ var hints = map[trouble]string{
 
 // classify gives an error of the API its class. An error that has one keeps it.
 func classify(op string, err error, format string, args ...any) error {
-	var done *backends.Error
-	if err == nil || errors.As(err, &done) {
-		return err
-	}
-	t := troubleOf(err)
-	message := fmt.Sprintf(format, args...)
-	if hint := hints[t]; hint != "" {
-		message += "; " + hint
-	}
-	return backends.Wrap(classOf(t), op, err, "%s", message)
+	return backends.Judge(op, err, func(err error) (error, string) {
+		t := troubleOf(err)
+		return classOf(t), hints[t]
+	}, format, args...)
 }
 
 // isAbsent reports that the API says a thing is not there.

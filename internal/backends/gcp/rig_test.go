@@ -1,7 +1,6 @@
 package gcp
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,13 +9,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/backendtest"
 	"proxyfleet/internal/backends/gcp/gcpfake"
 	"proxyfleet/internal/secret"
 )
@@ -31,26 +30,8 @@ type rig struct {
 	conf  Config
 	hc    backends.HostConfig
 	b     *Backend
-	said  *said
+	said  *backendtest.Heard
 	pass  string
-}
-
-// said is a log that several goroutines write.
-type said struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
 }
 
 func newID() string { return strings.ToLower(ulid.Make().String()) }
@@ -59,7 +40,7 @@ func newRig(t *testing.T, change ...func(*Config, *backends.HostConfig)) *rig {
 	t.Helper()
 	host := newHost(t, gcpfake.Options{}, "")
 	r := &rig{T: t, s: serverOf(host), host: host, owner: backends.Owner{Installation: newID(), HostID: newID()},
-		conf: config(host), hc: hostConfig(), said: &said{}, pass: "pw-" + strings.ToLower(rand.Text())}
+		conf: config(host), hc: hostConfig(), said: &backendtest.Heard{}, pass: "pw-" + strings.ToLower(rand.Text())}
 	for _, f := range change {
 		f(&r.conf, &r.hc)
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -17,19 +16,7 @@ import (
 
 // classify gives an error of the client its class. An error that has one keeps it.
 func classify(op string, err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	var done *backends.Error
-	if errors.As(err, &done) {
-		return err
-	}
-	class, hint := judgeError(err)
-	message := fmt.Sprintf(format, args...)
-	if hint != "" {
-		message += "; " + hint
-	}
-	return backends.Wrap(class, op, err, "%s", message)
+	return backends.Judge(op, err, judgeError, format, args...)
 }
 
 // judgeError returns the class of an error of the client, and what to do about it where

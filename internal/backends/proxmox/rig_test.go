@@ -3,7 +3,6 @@
 package proxmox
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,13 +11,13 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"proxyfleet/internal/backends"
+	"proxyfleet/internal/backends/backendtest"
 	"proxyfleet/internal/backends/proxmox/pvefake"
 	"proxyfleet/internal/secret"
 )
@@ -33,26 +32,8 @@ type rig struct {
 	conf  Config
 	hc    backends.HostConfig
 	b     *Backend
-	said  *said
+	said  *backendtest.Heard
 	pass  string
-}
-
-// said is a log that several goroutines write.
-type said struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
 }
 
 func newID() string { return strings.ToLower(ulid.Make().String()) }
@@ -61,7 +42,7 @@ func newRig(t *testing.T, o pvefake.Options, change ...func(*Config, *backends.H
 	t.Helper()
 	host := newHost(t, o)
 	r := &rig{T: t, c: clusterOf(host), host: host, owner: backends.Owner{Installation: newID(), HostID: newID()},
-		conf: config(host), hc: hostConfig(), said: &said{}, pass: "pw-" + strings.ToLower(rand.Text())}
+		conf: config(host), hc: hostConfig(), said: &backendtest.Heard{}, pass: "pw-" + strings.ToLower(rand.Text())}
 	for _, f := range change {
 		f(&r.conf, &r.hc)
 	}
