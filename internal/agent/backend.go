@@ -26,13 +26,6 @@ func BackendTypes() []string {
 	return []string{"local", "libvirt", "proxmox", "gcp", "kubernetes", "sim"}
 }
 
-// leftOut says that this program was built without a backend, by the build tag no_KIND. Hosts
-// that run guests of their own have no use for the libraries of Kubernetes and Compute Engine,
-// which are two thirds of the program and of the memory that it maps.
-func leftOut(kind string) error {
-	return fmt.Errorf("backend.type: this agent was built without %s; install the one that has every backend", kind)
-}
-
 // opener decodes the backend's own keys strictly. It opens nothing.
 func (c Config) opener() (opener, error) {
 	switch c.Backend.Type {
