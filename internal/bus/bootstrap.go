@@ -99,7 +99,7 @@ func bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts Bo
 	}
 	configs := streamConfigs(names, opts, inst)
 	for _, cfg := range configs[1:] {
-		if _, err := js.CreateStream(ctx, cfg); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		if _, err := makeStream(ctx, js, cfg); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return Installation{}, fmt.Errorf("make stream %s: %w", cfg.Name, err)
 		}
 	}
@@ -109,7 +109,7 @@ func bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts Bo
 	done := configs[0]
 	done.Metadata = inst.metadata()
 	done.Metadata[metaComplete] = "true"
-	if _, err := js.UpdateStream(ctx, done); err != nil {
+	if err := changeStream(ctx, js, done); err != nil {
 		return Installation{}, fmt.Errorf("mark the bootstrap as finished: %w", err)
 	}
 	return inst, nil
@@ -118,11 +118,11 @@ func bootstrap(ctx context.Context, js jetstream.JetStream, names Names, opts Bo
 // claim makes the first stream. Of two bootstraps at once, whoever makes it has named the
 // installation, and the other one joins in.
 func claim(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (Installation, error) {
-	_, err := js.CreateStream(ctx, cfg)
+	_, err := makeStream(ctx, js, cfg)
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return Installation{}, fmt.Errorf("make stream %s: %w", cfg.Name, err)
 	}
-	s, err := js.Stream(ctx, cfg.Name)
+	s, err := streamOf(ctx, js, cfg.Name)
 	if err != nil {
 		return Installation{}, fmt.Errorf("look up stream %s: %w", cfg.Name, err)
 	}
@@ -139,7 +139,7 @@ type foundStreams struct {
 func findStreams(ctx context.Context, js jetstream.JetStream, names Names) (foundStreams, error) {
 	f := foundStreams{by: map[string]Installation{}}
 	for _, name := range []string{names.Assignments(), names.LeaseStream(), names.States(), names.Events(), names.Intents()} {
-		s, err := js.Stream(ctx, name)
+		s, err := streamOf(ctx, js, name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			f.missing = append(f.missing, name)
 			continue
@@ -196,12 +196,12 @@ func openBuckets(ctx context.Context, js jetstream.JetStream, names Names, like 
 
 // openBucket makes a bucket where it is missing.
 func openBucket(ctx context.Context, js jetstream.JetStream, bucket string, like jetstream.StreamConfig, inst Installation) (made bool, err error) {
-	s, err := js.Stream(ctx, bucketStream(bucket))
+	s, err := streamOf(ctx, js, bucketStream(bucket))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		made = true
-		s, err = js.CreateStream(ctx, bucketConfig(bucket, like.Replicas, like.MaxBytes, inst))
+		s, err = makeStream(ctx, js, bucketConfig(bucket, like.Replicas, like.MaxBytes, inst))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			s, err = js.Stream(ctx, bucketStream(bucket))
+			s, err = streamOf(ctx, js, bucketStream(bucket))
 		}
 	}
 	if err != nil {
@@ -213,7 +213,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream, bucket string, like
 	}
 	// The client library switches it off at every update of its own.
 	cfg.AllowAtomicPublish = true
-	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+	if err := changeStream(ctx, js, cfg); err != nil {
 		return made, fmt.Errorf("allow batches in bucket %s (it is derived: delete it, and it is made anew as it should be): %w", bucket, err)
 	}
 	return made, nil

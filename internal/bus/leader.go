@@ -56,6 +56,9 @@ func (f *Fleet) Lead(ctx context.Context, holder string) (*Leader, error) {
 	return l, nil
 }
 
+// Stored is the highest sequence in the assignments that this leader knows to be its own.
+func (l *Leader) Stored() uint64 { return l.last.Load() }
+
 // Term counts takeovers.
 func (l *Leader) Term() uint64 { return l.term }
 

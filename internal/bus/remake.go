@@ -52,7 +52,7 @@ func Remake(ctx context.Context, js jetstream.JetStream, names Names, stream str
 		}
 		cfg.FirstSeq = accepted + 1
 	}
-	if _, err := js.CreateStream(ctx, cfg); err != nil {
+	if _, err := makeStream(ctx, js, cfg); err != nil {
 		return Installation{}, fmt.Errorf("make stream %s: %w", stream, err)
 	}
 	return inst, nil
@@ -89,7 +89,7 @@ func remakeAssignments(ctx context.Context, js jetstream.JetStream, names Names,
 		inst = made
 	}
 	for name := range found.by {
-		s, err := js.Stream(ctx, name)
+		s, err := streamOf(ctx, js, name)
 		if err != nil {
 			return Installation{}, fmt.Errorf("look up stream %s: %w", name, err)
 		}
@@ -99,12 +99,12 @@ func remakeAssignments(ctx context.Context, js jetstream.JetStream, names Names,
 			opts.MaxBytes = cfg.MaxBytes
 		}
 		cfg.Metadata[metaIncarnation] = inst.Incarnation
-		if _, err := js.UpdateStream(ctx, cfg); err != nil {
+		if err := changeStream(ctx, js, cfg); err != nil {
 			return Installation{}, fmt.Errorf("give stream %s the new incarnation: %w", name, err)
 		}
 	}
 	cfg := configOf(names, opts.withDefaults(), inst, stream)
-	if _, err := js.CreateStream(ctx, cfg); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+	if _, err := makeStream(ctx, js, cfg); err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		return Installation{}, fmt.Errorf("make stream %s: %w", stream, err)
 	}
 	frozen := Ledger{Type: TypeLedger, Kind: "fleet", Name: "fleet",
@@ -113,7 +113,7 @@ func remakeAssignments(ctx context.Context, js jetstream.JetStream, names Names,
 		return Installation{}, fmt.Errorf("freeze the fleet: %w", err)
 	}
 	cfg.Metadata[metaComplete] = "true"
-	if _, err := js.UpdateStream(ctx, cfg); err != nil {
+	if err := changeStream(ctx, js, cfg); err != nil {
 		return Installation{}, fmt.Errorf("mark stream %s as complete: %w", stream, err)
 	}
 	return inst, nil

@@ -2,10 +2,12 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Bounds of the delay between attempts.
@@ -18,6 +20,36 @@ const (
 // however long the caller would wait: a request does not end when its connection does.
 func attempt(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, apiTimeout)
+}
+
+// asking repeats a request that can be repeated until there is an answer or ctx ends: while a
+// leader is being elected, what was asked is never answered. Where ctx has no deadline the
+// client's own ends it, once.
+func asking[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	for {
+		one, cancel := attempt(ctx)
+		answer, err := ask(one)
+		cancel()
+		if _, bounded := ctx.Deadline(); !bounded || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return answer, err
+		}
+	}
+}
+
+// streamOf is js.Stream, asked until there is an answer.
+func streamOf(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	return asking(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
+}
+
+// makeStream is js.CreateStream, asked until there is an answer.
+func makeStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	return asking(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.CreateStream(ctx, cfg) })
+}
+
+// changeStream is js.UpdateStream, asked until there is an answer.
+func changeStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) error {
+	_, err := asking(ctx, func(ctx context.Context) (jetstream.Stream, error) { return js.UpdateStream(ctx, cfg) })
+	return err
 }
 
 // attemptOn is attempt for writes that are repeated until their outcome is known: it ends

@@ -133,6 +133,9 @@ func (d *decider) step(ctx context.Context, ins []input) error {
 			in.Events = append(in.Events, i)
 		}
 	}
+	if d.term != nil {
+		in.Stored = d.term.leader.Stored()
+	}
 	d.metrics.inputs.Add(float64(len(in.Events)))
 	began := time.Now()
 	commands := d.model.Step(in)

@@ -205,10 +205,14 @@ func (inv *inventory) compareAll(ctx context.Context) {
 	}
 }
 
-// read returns a bucket's keys but the fence. A missing bucket is an error.
+// read returns a bucket's keys but the fence. A missing bucket is an error, and so is one of
+// which nothing has come for a while: what is asked while a leader is elected is never answered,
+// and nothing is written meanwhile.
 func (inv *inventory) read(ctx context.Context, name string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	silence := time.AfterFunc(readSilence, cancel)
+	defer silence.Stop()
 	kv, err := inv.js.KeyValue(ctx, name)
 	if err != nil {
 		return nil, err
@@ -222,8 +226,9 @@ func (inv *inventory) read(ctx context.Context, name string) (map[string]string,
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("read bucket %s: %w", name, ctx.Err())
+			return nil, fmt.Errorf("read bucket %s: nothing came for %v", name, readSilence)
 		case e, ok := <-w.Updates():
+			silence.Reset(readSilence)
 			if !ok {
 				return nil, fmt.Errorf("read bucket %s: the reader was closed", name)
 			}
@@ -237,4 +242,4 @@ func (inv *inventory) read(ctx context.Context, name string) (map[string]string,
 	}
 }
 
-const readTimeout = 30 * time.Second
+const readSilence = 5 * time.Second

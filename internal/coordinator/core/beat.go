@@ -108,7 +108,9 @@ func (m *Model) digest(h *host) string {
 // never held: they were lost, recreated or restored, and what they say may be old.
 func (m *Model) noteIncarnation(h *host, doc bus.Beat) {
 	m.hear(h, doc.Incarnation)
-	if doc.Recovery != m.recovery { // it counts in sequences of before
+	// It counts in sequences of before, or we have not read all that it can have had from us: a
+	// network that has parted lets beats through before it lets streams be read.
+	if doc.Recovery != m.recovery || m.high < m.stored {
 		h.drift.ahead = 0
 		return
 	}

@@ -10,6 +10,7 @@ import (
 type Input struct {
 	Now    time.Time // never before an earlier step's
 	Seed   [16]byte  // fresh entropy for the uids that this step may make
+	Stored uint64    // highest sequence in the assignments of what this leader stored itself
 	Events []Event
 }
 

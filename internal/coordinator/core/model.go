@@ -66,6 +66,7 @@ type Model struct {
 	changed     []*host                    // to be shown, and offered to who waits
 	put         [Buckets]map[string]string // the inventory as commanded last, by bucket
 	high        uint64                     // highest sequence seen in the assignments stream
+	stored      uint64                     // highest sequence of our own writes, which come back as messages
 	base        uint64                     // of those that were there when decisions began
 	full        string                     // why only deletions are taken on, or empty
 	frozen      string                     // why nothing is deleted or moved, or empty
@@ -104,7 +105,7 @@ func New(cfg Config) *Model {
 // Step takes events in and returns what is to be done about them: commits first, in order,
 // then everything that follows from them.
 func (m *Model) Step(in Input) []Command {
-	m.now, m.uids = in.Now, uidSource{seed: in.Seed}
+	m.now, m.uids, m.stored = in.Now, uidSource{seed: in.Seed}, in.Stored
 	m.commits, m.commands = nil, nil
 	for _, e := range in.Events {
 		switch e := e.(type) {

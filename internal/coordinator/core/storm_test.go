@@ -80,3 +80,38 @@ func TestTenHostsThatAreLostAndReturnAreNoStorm(t *testing.T) {
 		t.Errorf("%d decisions and %d chores because hosts returned, want none", decisions, chores)
 	}
 }
+
+// TestAHostThatHadWhatTheLeaderHasNotReadIsNoSetback has beats come through while the leader
+// cannot read what it stored, as where the network has parted.
+func TestAHostThatHadWhatTheLeaderHasNotReadIsNoSetback(t *testing.T) {
+	w := newWorld()
+	h := w.host("kvm-1")
+	w.settle(CaughtUp{})
+	w.settle(w.publishHost("kvm-1", h))
+	w.mute = true
+	w.settle(Message(w.store(w.cfg.Names.IntentProxy("crawl-1"), []byte(intentText("crawl-1", "")))))
+	if w.written == 0 || len(w.echo) == 0 {
+		t.Fatal("nothing was decided")
+	}
+	frozen := func(seq uint64) bool {
+		for range 3 {
+			for _, c := range w.settle(Beat{"kvm-1", bus.Beat{Type: bus.TypeBeat, HostID: h.HostID, Session: h.Session, Seq: seq}}) {
+				if a, ok := c.(Alarm); ok && a.Reason == "Frozen" {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if frozen(w.written) {
+		t.Error("its own assignment counts as one that these streams never held")
+	}
+	w.mute = false
+	w.settle()
+	if frozen(w.written) {
+		t.Error("its own assignment, which it has read, counts as one that these streams never held")
+	}
+	if !frozen(w.written + 1000) {
+		t.Error("one that was never stored is not noticed")
+	}
+}

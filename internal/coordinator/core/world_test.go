@@ -14,17 +14,18 @@ import (
 // clock that moves by hand, and hosts that say what a test makes them say. What the model
 // commits is stored and comes back with the next step, as it does on the bus.
 type world struct {
-	model  *Model
-	cfg    Config
-	now    time.Time
-	steps  uint64
-	seq    map[string]uint64  // by stream
-	stored map[string]bus.Msg // by subject
-	told   []bus.Msg          // all that was ever stored, in order: what a standby has seen
-	echo   []Event            // stored by the model, not yet given back
-	mute   bool               // nothing comes back
-	counts uint64             // counter of the hosts' documents
-	hosts  map[string]bus.Host
+	model   *Model
+	cfg     Config
+	now     time.Time
+	steps   uint64
+	seq     map[string]uint64  // by stream
+	stored  map[string]bus.Msg // by subject
+	told    []bus.Msg          // all that was ever stored, in order: what a standby has seen
+	echo    []Event            // stored by the model, not yet given back
+	mute    bool               // nothing comes back
+	written uint64             // sequence of the model's last write
+	counts  uint64             // counter of the hosts' documents
+	hosts   map[string]bus.Host
 }
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -76,7 +77,9 @@ func (w *world) step(events ...Event) []Command {
 		switch c := c.(type) {
 		case Commit:
 			for _, write := range c.Writes {
-				w.echo = append(w.echo, Message(w.store(write.Subject, write.Data)))
+				msg := w.store(write.Subject, write.Data)
+				w.written = msg.Seq
+				w.echo = append(w.echo, Message(msg))
 			}
 		case Retire:
 			w.remove(c.Assign)
@@ -91,7 +94,7 @@ func (w *world) step(events ...Event) []Command {
 // decide gives events to the model and stores nothing of what it answers.
 func (w *world) decide(events ...Event) []Command {
 	w.steps++
-	in := Input{Now: w.now, Events: events}
+	in := Input{Now: w.now, Events: events, Stored: w.written}
 	binary.BigEndian.PutUint64(in.Seed[:], w.steps)
 	return w.model.Step(in)
 }
@@ -128,7 +131,7 @@ func (w *world) settle(events ...Event) []Command {
 
 // takeover replaces the model by one that reads everything anew.
 func (w *world) takeover() []Command {
-	w.model, w.echo = New(w.cfg), nil
+	w.model, w.echo, w.written = New(w.cfg), nil, 0
 	return w.settle(append(w.everything(), CaughtUp{Intents: w.seq["intents"]})...)
 }
 
