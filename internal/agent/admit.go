@@ -36,7 +36,7 @@ func (a *Agent) admitted(i bus.Installation, as bus.Admission) error {
 		is := bus.ErrRefused
 		if as.Asked == me.HostID {
 			is = errAsked
-			a.sayAgain(as.Ask)
+			a.repeat(&a.asked, as.Ask)
 		}
 		return fmt.Errorf("%w: %s; this one is host id %s", is, why, me.HostID)
 	}
@@ -50,20 +50,9 @@ func (a *Agent) admitted(i bus.Installation, as bus.Admission) error {
 		a.out.change(func(h *bus.Host) { h.Incarnation = i.Incarnation })
 	}
 	if as.Asked == me.HostID {
-		a.sayAgain(as.Ask)
+		a.repeat(&a.asked, as.Ask)
 	}
 	return err
-}
-
-// sayAgain says everything again, once for each time that the leader asks.
-func (a *Agent) sayAgain(ask string) {
-	a.mu.Lock()
-	again := a.asked != ask
-	a.asked = ask
-	a.mu.Unlock()
-	if again {
-		a.repeatAll()
-	}
 }
 
 // recovered goes over to streams that a person recovered. Sequences begin anew; generations
@@ -75,17 +64,17 @@ func (a *Agent) recovered(i bus.Installation, as bus.Admission) error {
 	if err := a.id.update(func(w *who) { w.Incarnation, w.Recovery = i.Incarnation, as.Recovery }); err != nil {
 		return fmt.Errorf("accept the recovery %s: %w", as.Recovery, err)
 	}
-	a.repeat(as.Recovery)
+	a.repeat(&a.repeated, as.Recovery)
 	a.log.Info("the fleet was recovered; assignments are taken again", "incarnation", i.Incarnation, "recovery", as.Recovery)
 	return nil
 }
 
-// repeat says everything again, once for each time that streams were made anew or recovered:
-// they may not have it. which names that time.
-func (a *Agent) repeat(which string) {
+// repeat says everything again, once for each which: a making or recovery of streams, which
+// may not have it, or a wish of the leader's. last is where the one before is kept.
+func (a *Agent) repeat(last *string, which string) {
 	a.mu.Lock()
-	again := a.repeated != which
-	a.repeated = which
+	again := *last != which
+	*last = which
 	a.mu.Unlock()
 	if again {
 		a.repeatAll()

@@ -137,7 +137,7 @@ func (a *Agent) meet(i bus.Installation) error {
 		a.say(targetStreams, "", "")
 		return nil
 	}
-	a.repeat(i.Incarnation)
+	a.repeat(&a.repeated, i.Incarnation)
 	a.say(targetStreams, codeIncarnation, fmt.Sprintf("the streams are incarnation %s, this host works for %s: they were lost and made anew, or restored. "+
 		"What runs is kept and repaired, nothing new is taken. A recovery of the fleet ends that. For this host alone: stop the agent, run `agent accept-streams %s`, and start it", i.Incarnation, pinned, i.Incarnation))
 	return fmt.Errorf("%w (incarnation %s, pinned %s)", errFrozen, i.Incarnation, pinned)

@@ -18,7 +18,7 @@
 //
 // A host's assignments are pulled at most [MaxPull] at a time, recorded by the caller
 // with one fsync, then acked together; an ack says "recorded", never "done". States are
-// published asynchronously, one in flight per subject, the newest wins; they are held back
+// published asynchronously, one in flight per subject, the newest wins, many as atomic batches; they are held back
 // while the name is another host's ([HostLink.OnAdmission]). The leader's
 // decisions are stored in order, where there are many as an atomic batch (see
 // [Leader.Commit]); the writes of one call are in flight at a time, and those whose outcome is

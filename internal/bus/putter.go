@@ -70,8 +70,12 @@ func (p *putter) put(m *nats.Msg) {
 	}
 }
 
-// hire has a goroutine for each subject that waits, up to maxPuts. The caller holds mu.
+// hire has a goroutine for each subject that waits, up to maxPuts, but where they are to go
+// with the batch after the one in flight. The caller holds mu.
 func (p *putter) hire() {
+	if p.batch && len(p.waiting) >= manyPuts {
+		return
+	}
 	for p.workers < min(maxPuts, len(p.waiting)) {
 		p.workers++
 		p.wg.Go(p.work)

@@ -23,8 +23,8 @@ func attempt(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // asking repeats a request that can be repeated until there is an answer or ctx ends: while a
-// leader is being elected, what was asked is never answered. Where ctx has no deadline the
-// client's own ends it, once.
+// leader is being elected, what was asked is never answered. Where ctx has no deadline it
+// asks once.
 func asking[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	for {
 		one, cancel := attempt(ctx)
