@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -107,7 +108,14 @@ func decode(data []byte, into any) *Invalid {
 // maxPath bounds what a refusal repeats of a document.
 const maxPath = 200
 
+// shortened also takes out what a terminal would act on instead of showing it.
 func shortened(path string) string {
+	path = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, path)
 	if len(path) <= maxPath {
 		return path
 	}
@@ -122,7 +130,8 @@ func refusal(err error) *Invalid {
 	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
 		return &Invalid{CodeMalformed, path(syntax.JSONPointer), "stands there twice"}
 	case errors.As(err, &syntax):
-		return &Invalid{CodeMalformed, "", "the document is not JSON: " + syntax.Err.Error()}
+		// The library's own text quotes what it stumbles over, which may be a password's.
+		return &Invalid{CodeMalformed, "", fmt.Sprintf("the document is not JSON at byte %d", syntax.ByteOffset)}
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return &Invalid{CodeUnknown, path(semantic.JSONPointer), "there is no such field"}
 	case errors.As(err, &semantic) && semantic.GoType != nil:

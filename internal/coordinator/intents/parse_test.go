@@ -102,6 +102,23 @@ func TestEveryPrintableCharacterMayStandInAPassword(t *testing.T) {
 	}
 }
 
+// What a decoder stumbles over may stand in a password.
+func TestARefusalRepeatsNothingOfAString(t *testing.T) {
+	for _, broken := range []string{`\ud800Topsec`, `\uTopsec`, `\Topsec`, "Topsec\n", `" Topsec`} {
+		_, bad := Parse("a", []byte(`{"name":"a","spec":{"auth":{"username":"u","password":"`+broken+`"}}}`))
+		if bad == nil || strings.ContainsAny(bad.Error(), `T\`) {
+			t.Errorf("%q: %v", broken, bad)
+		}
+	}
+}
+
+func TestAFieldsNameHasNothingThatATerminalActsOn(t *testing.T) {
+	_, bad := Parse("a", []byte(`{"name":"a","x\u202e\r\u001by":1}`))
+	if bad == nil || bad.Code != CodeUnknown || bad.Field != "x\ufffd\ufffd\ufffdy" {
+		t.Errorf("got %+v", bad)
+	}
+}
+
 // No refusal may repeat a password, whatever is wrong with the document around it.
 func FuzzParse(f *testing.F) {
 	f.Add(`{"name":"a","spec":{"auth":{"username":"u","password":"`, `"}}}`)
