@@ -89,7 +89,7 @@ func (l *Lease) writeLocked(ctx context.Context, holder string, expected uint64)
 	}
 	m, ok, readErr := l.fleet.lastMsg(ctx, l.fleet.names.LeaseStream(), l.fleet.names.Lease())
 	if readErr != nil {
-		return fmt.Errorf("write the lease: %w", err)
+		return fmt.Errorf("write the lease: %w; %w", err, readErr)
 	}
 	doc, _ := Decode[LeaseDoc](m.Data)
 	switch {
@@ -161,6 +161,7 @@ func (l *Lease) Wait(ctx context.Context) error {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	var w watched
+	said := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -177,6 +178,10 @@ func (l *Lease) Wait(ctx context.Context) error {
 			seq, holder, err := l.read(ctx)
 			if err == nil && (holder == "" || holder == l.holder) {
 				return nil
+			}
+			if errors.Is(err, jetstream.ErrStreamNotFound) && !said {
+				said = true
+				l.fleet.log.Warn("the lease's stream is gone, and nobody takes over without it; bootstrap --remake makes it anew", "stream", l.fleet.names.LeaseStream())
 			}
 			if err != nil || time.Since(asked) > l.ttl/4 {
 				seq = 0

@@ -3,6 +3,7 @@ package intents
 import (
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strconv"
 	"strings"
@@ -129,6 +130,8 @@ func refusal(err error) *Invalid {
 	switch {
 	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
 		return &Invalid{CodeMalformed, path(syntax.JSONPointer), "stands there twice"}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &Invalid{CodeMalformed, "", "the document breaks off"}
 	case errors.As(err, &syntax):
 		// The library's own text quotes what it stumbles over, which may be a password's.
 		return &Invalid{CodeMalformed, "", fmt.Sprintf("the document is not JSON at byte %d", syntax.ByteOffset)}
